@@ -1,0 +1,337 @@
+"""One activity attempt at one range: claim, run, settle, and say what is left.
+
+An attempt never returns as if rows were done that it could not have: whatever is open at its end is in what it answers or
+raises. Each row it claimed ends in exactly one entry for the settler, whatever happens to the attempt.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from fanout.contracts import CANCEL_GRACE, RangeEnd, RangeInput, RangeOutcome, Span
+from fanout.handlers import Context, Handler, Outcome, lost_too_often
+from fanout.handlers.outcomes import LOST_LIMIT
+from fanout.handlers.runner import Runner, Work
+from fanout.states import BatchStatus
+from fanout.store import OUTAGE, ClaimedItem, Completion, Remainder, Verdict
+
+if TYPE_CHECKING:
+    from activities.engine import Engine
+
+CLAIM_ROWS = 500
+AHEAD_SECONDS = 0.1
+"""How much work an attempt claims beyond its free slots while items are short."""
+UNWRITTEN_ROWS = 1_000
+LONGEST_SECONDS = 300.0
+"""After so long an attempt claims no more: a waiting range must not be held by one worker for hours."""
+LONGEST_WAIT_SECONDS = 30.0
+HELD_SECONDS = 1.0
+OUTAGE_SECONDS = 1.0
+LAST_WRITE_SECONDS = 2.0
+
+log = logging.getLogger("fanout.attempt")
+
+
+@dataclass(eq=False, slots=True)
+class Token:
+    """Ties a running item to the attempt that claimed it."""
+
+    attempt: "Attempt"
+    item: ClaimedItem
+
+
+class RangeWaits(Exception):
+    """Open rows are left that nobody may claim now; try again after `seconds`."""
+
+    def __init__(self, error_type: str, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.seconds = seconds
+
+
+class Attempt:
+    """Works through one range on one worker. Made by the engine; `run` is called once."""
+
+    def __init__(self, engine: "Engine", runner: Runner[Token], work: RangeInput, handler: Handler) -> None:
+        self.batch_id = work.batch_id
+        self.completed = self.failed = self.cancelled = 0
+        self._engine = engine
+        self._runner = runner
+        self._work = work
+        self._handler = handler
+        self._position = work.span.lo
+        self._running: dict[Work[Token], None] = {}
+        self._unwritten = 0
+        self._ended = 0
+        self._busy_seconds = 0.0
+        self._started = time.monotonic()
+        self._stopping = False
+        self._moved = False
+        self._deserted = False
+        self._cancelling_since: float | None = None
+        self._news = asyncio.Event()
+        self._returned = asyncio.Event()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What a heartbeat tells."""
+        return {
+            "completed": self.completed,
+            "failed": self.failed,
+            "running": len(self._running),
+            "unwritten": self._unwritten,
+        }
+
+    async def run(self) -> RangeOutcome:
+        """Works until nothing is left to claim; raises RangeWaits when what is left must wait for a moment."""
+        try:
+            while not self._stopping and await self._claim_some():
+                pass
+            await self._finish()
+            return await self._end()
+        finally:
+            self._returned.set()
+            self._engine.forget(self)
+
+    def stop(self) -> None:
+        """Claims nothing more; what has not started is given back, what runs goes on."""
+        self._stopping = True
+        self._runner.withdraw(list(self._running))
+        self._news.set()
+
+    async def finished_within(self, seconds: float) -> None:
+        """Waits for `run` to return; interrupts what still runs after that time."""
+        try:
+            await asyncio.wait_for(self._returned.wait(), seconds)
+        except TimeoutError:
+            self._runner.interrupt(list(self._running))
+            await self._give_up_soon()
+
+    async def _give_up_soon(self) -> None:
+        try:
+            await asyncio.wait_for(self._returned.wait(), 1.0)
+        except TimeoutError:
+            self._runner.abandon(list(self._running))
+        try:
+            await asyncio.wait_for(self._returned.wait(), LAST_WRITE_SECONDS)
+        except TimeoutError:
+            self._deserted = True
+            self._news.set()
+
+    def on_outcome(self, work: Work[Token], outcome: Outcome) -> None:
+        """An item of this attempt ended."""
+        self._running.pop(work, None)
+        self._ended += 1
+        self._busy_seconds += outcome.seconds
+        self._news.set()
+
+    def on_written(self, row: Completion | Verdict, settles: bool, recorded: bool) -> None:
+        """A row's end was written, or refused because another claim has the row."""
+        self._unwritten -= 1
+        if not recorded:
+            log.warning("batch %s seq %d: a stale claim was refused", self.batch_id, row.seq)
+        elif isinstance(row, Completion):
+            self.completed += 1
+        elif settles:
+            self.failed += 1
+        self._news.set()
+
+    def on_currency(self, status: BatchStatus, epoch: int) -> None:
+        """What the batch's row says now."""
+        if status is BatchStatus.PROCESSING and epoch == self._work.epoch:
+            return
+        if not self._moved:
+            self._moved = True
+            self.stop()
+        if status in (BatchStatus.PROCESSING, BatchStatus.PAUSED):
+            return
+        if self._cancelling_since is None:
+            self._cancelling_since = time.monotonic()
+            self._runner.interrupt(list(self._running))
+        elif time.monotonic() - self._cancelling_since > CANCEL_GRACE.total_seconds():
+            self._runner.abandon(list(self._running))
+
+    async def _claim_some(self) -> bool:
+        """One step: claims and starts rows, or waits for news; False when there is nothing to claim any more."""
+        span = self._work.span
+        if time.monotonic() - self._started > LONGEST_SECONDS:
+            return False
+        if self._unwritten >= UNWRITTEN_ROWS:
+            return await self._wait_for_news()
+        if self._position < span.hi:
+            return await self._claim_with_slots()
+        if self._running or self._unwritten:
+            return await self._wait_for_news()
+        remainder = await self._read_remainder()
+        await self._recover(remainder)
+        if remainder.claimable:
+            assert remainder.first is not None
+            self._position = remainder.first
+        return remainder.claimable > 0 or bool(self._unwritten)
+
+    async def _wait_for_news(self) -> bool:
+        self._news.clear()
+        await self._news.wait()
+        return True
+
+    async def _claim_with_slots(self) -> bool:
+        slots = await self._take_slots()
+        if slots == 0:
+            return True
+        used = 0
+        try:
+            items = await self._claim(self._group_rows(slots))
+            works = [work for item in items if (work := self._admit(item)) is not None]
+            used = min(slots, len(works))
+            if works:
+                self._runner.start(works, used)
+        finally:
+            self._engine.slots.give_back(slots - used)
+        return True
+
+    async def _take_slots(self) -> int:
+        """Waits for slots, but no longer than until the attempt has to stop."""
+        taking = asyncio.ensure_future(self._engine.slots.take(self._parallel()))
+        while not taking.done() and not self._stopping:
+            self._news.clear()
+            news = asyncio.ensure_future(self._news.wait())
+            await asyncio.wait((taking, news), return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+        if taking.done():
+            return taking.result()
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+        return 0
+
+    @property
+    def _item_seconds(self) -> float | None:
+        return self._busy_seconds / self._ended if self._ended else None
+
+    def _parallel(self) -> int:
+        """How many slots to ask for: a part of them while items are short, so that groups of ranges overlap."""
+        left = self._work.span.hi - self._position
+        mean = self._item_seconds
+        if mean is not None and mean < AHEAD_SECONDS / 4:
+            return min(left, max(1, self._engine.slots.total // 4))
+        return left
+
+    def _group_rows(self, slots: int) -> int:
+        mean = self._item_seconds
+        if mean is None:
+            return min(slots, CLAIM_ROWS)
+        return max(min(slots, CLAIM_ROWS), min(CLAIM_ROWS, int(slots * AHEAD_SECONDS / max(mean, 1e-6))))
+
+    async def _claim(self, rows: int) -> list[ClaimedItem]:
+        """Claims from the position on; a claim whose answer was lost is read back by its id."""
+        claim_id = uuid4()
+        span = (self._position, min(self._work.span.hi, self._position + 2 * rows))
+        # Before the statement: until its rows are known, no other attempt of this worker may take them for lost.
+        self._engine.hold(claim_id, 1)
+        try:
+            items = await self._claim_span(claim_id, span, rows)
+            self._engine.hold(claim_id, len(items))
+        finally:
+            self._engine.let_go(claim_id)
+        self._unwritten += len(items)
+        self._position = items[-1].seq + 1 if len(items) == rows else span[1]
+        return items
+
+    async def _claim_span(self, claim_id: UUID, span: tuple[int, int], rows: int) -> list[ClaimedItem]:
+        store = self._engine.store
+        try:
+            claim = await store.claim(self.batch_id, self._work.epoch, span, rows, claim_id, self._engine.worker_id)
+        except OUTAGE as error:
+            log.warning("batch %s: the answer to a claim was lost (%s)", self.batch_id, type(error).__name__)
+            return await self._read_back(claim_id, span)
+        if not claim.current:
+            self._moved = True
+            self.stop()
+        return claim.items
+
+    async def _read_back(self, claim_id: UUID, span: tuple[int, int]) -> list[ClaimedItem]:
+        while True:
+            await asyncio.sleep(OUTAGE_SECONDS * random.uniform(0.2, 1))
+            try:
+                return await self._engine.store.read_claim(self.batch_id, span, claim_id)
+            except OUTAGE as error:
+                log.warning("batch %s: the database is away (%s)", self.batch_id, type(error).__name__)
+                if self._engine.draining:
+                    return []
+
+    def _admit(self, item: ClaimedItem) -> Work[Token] | None:
+        """Makes a claimed row ready to run, or fails it at once when its executions died too often."""
+        if item.crashes >= LOST_LIMIT:
+            self._engine.settle(self.batch_id, lost_too_often(item), True, self)
+            return None
+        context = Context(
+            batch_id=self.batch_id,
+            handler=self._work.handler,
+            key=self._work.key,
+            item_key=item.key,
+            seq=item.seq,
+            attempt=item.attempts + 1,
+            epoch=self._work.epoch,
+        )
+        work = Work(Token(self, item), self._handler, item.payload, context)
+        self._running[work] = None
+        if self._stopping:
+            # Claimed while the order to stop came: the runner gives it back unstarted.
+            self._runner.withdraw([work])
+        return work
+
+    async def _finish(self) -> None:
+        """Lets what runs end, and everything be written; a worker that must go leaves the writing to its settler."""
+        while self._running or (self._unwritten and not self._deserted):
+            await self._wait_for_news()
+
+    async def _read_remainder(self) -> Remainder:
+        span = (self._work.span.lo, self._work.span.hi)
+        while True:
+            try:
+                return await self._engine.store.read_remainder(self.batch_id, span, self._engine.worker_id)
+            except OUTAGE as error:
+                log.warning("batch %s: the database is away (%s)", self.batch_id, type(error).__name__)
+                if self._engine.draining:
+                    return Remainder(1, span[0], 0, None, None, [])
+                await asyncio.sleep(OUTAGE_SECONDS * random.uniform(0.2, 1))
+
+    async def _recover(self, remainder: Remainder) -> None:
+        """Gives back rows that a claim of this worker took without anybody here knowing: its answer was lost for good."""
+        span = (self._work.span.lo, self._work.span.hi)
+        for claim_id in remainder.own_claims:
+            if self._engine.holds(claim_id):
+                continue
+            for item in await self._engine.store.read_claim(self.batch_id, span, claim_id):
+                self._engine.hold(claim_id, 1)
+                self._unwritten += 1
+                self._engine.settle(self.batch_id, Verdict(item.seq, claim_id), False, self)
+
+    async def _end(self) -> RangeOutcome:
+        remainder = await self._read_remainder()
+        if remainder.open == 0:
+            return self._outcome(RangeEnd.DONE)
+        assert remainder.first is not None
+        rest = Span(lo=remainder.first, hi=self._work.span.hi)
+        if self._stopping or remainder.claimable:
+            return self._outcome(RangeEnd.YIELDED, rest)
+        if remainder.due_in is None:
+            raise RangeWaits("HeldElsewhere", f"a live worker holds {remainder.open} items", HELD_SECONDS)
+        if remainder.due_in > LONGEST_WAIT_SECONDS:
+            return self._outcome(RangeEnd.WAITING, rest, remainder.due_in)
+        kind = remainder.error_type or "Waiting"
+        raise RangeWaits(kind, f"{remainder.open} items wait for their next attempt", max(0.0, remainder.due_in))
+
+    def _outcome(self, end: RangeEnd, rest: Span | None = None, due: float | None = None) -> RangeOutcome:
+        return RangeOutcome(
+            end=end,
+            completed=self.completed,
+            failed=self.failed,
+            item_seconds=self._item_seconds or 0.0,
+            elapsed_seconds=time.monotonic() - self._started,
+            rest=rest,
+            due_seconds=due,
+        )

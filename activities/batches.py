@@ -1,0 +1,97 @@
+"""The short activities of the parent workflow: each is one look at, or one move of, the batch's row."""
+
+from uuid import UUID
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.ranges import refuse_other_database
+from fanout.contracts import (
+    CANCEL_GRACE,
+    BatchReference,
+    BatchView,
+    CancelRequest,
+    CloseRequest,
+    KeysRequest,
+    Span,
+)
+from fanout.store import BatchRow, BatchStore
+
+
+class BatchActivities:
+    """Run as local activities, so that they never queue behind items. All are safe to repeat."""
+
+    def __init__(self, store: BatchStore, database_id: UUID, heartbeat_seconds: float) -> None:
+        self.database_id = database_id
+        self._store = store
+        self._heartbeat_seconds = heartbeat_seconds
+
+    @activity.defn
+    async def open_batch(self, reference: BatchReference) -> BatchView:
+        """Opens a pending batch for the workflow that its row names, and says where its open rows are."""
+        refuse_other_database(self, reference)
+        await self._store.open_batch(reference.batch_id, activity.info().workflow_id or "")
+        batch = await self._read(reference.batch_id)
+        if batch.workflow_id != activity.info().workflow_id:
+            raise ApplicationError(
+                f"batch {batch.id} belongs to the workflow {batch.workflow_id}",
+                type="OtherWorkflow",
+                non_retryable=True,
+            )
+        return await self._view(batch)
+
+    @activity.defn
+    async def look_at_batch(self, reference: BatchReference) -> BatchView:
+        """The batch's state and epoch, without a scan for open rows."""
+        refuse_other_database(self, reference)
+        return self._facts(await self._read(reference.batch_id), [])
+
+    @activity.defn
+    async def close_batch(self, request: CloseRequest) -> BatchView:
+        """Closes the batch if every row is settled; else says where the open ones are. A lost answer may be asked again."""
+        refuse_other_database(self, request)
+        await self._store.close_batch(request.batch_id, request.epoch, CANCEL_GRACE)
+        return await self._view(await self._read(request.batch_id))
+
+    @activity.defn
+    async def cancel_batch(self, request: CancelRequest) -> BatchView:
+        """Cancels an open batch; of a closed one it only tells the state."""
+        refuse_other_database(self, request)
+        await self._store.cancel_batch(request.batch_id, request.reason)
+        return self._facts(await self._read(request.batch_id), [])
+
+    @activity.defn
+    async def read_item_keys(self, request: KeysRequest) -> list[str]:
+        """The keys of a span, in order."""
+        refuse_other_database(self, request)
+        return await self._store.read_item_keys(request.batch_id, request.span.lo, request.span.hi)
+
+    async def _read(self, batch_id: UUID) -> BatchRow:
+        batch = await self._store.read_batch(batch_id)
+        if batch is None:
+            raise ApplicationError(f"there is no batch {batch_id}", type="UnknownBatch", non_retryable=True)
+        return batch
+
+    async def _view(self, batch: BatchRow) -> BatchView:
+        if batch.closed:
+            return self._facts(batch, [])
+        if batch.open == batch.total and batch.total > 0:
+            return self._facts(batch, [(0, batch.total)])
+        return self._facts(batch, await self._store.read_open_spans(batch.id, batch.total))
+
+    def _facts(self, batch: BatchRow, spans: list[tuple[int, int]]) -> BatchView:
+        return BatchView(
+            status=batch.status,
+            epoch=batch.epoch,
+            title=batch.title,
+            reason=batch.reason,
+            total=batch.total,
+            completed=batch.completed,
+            failed=batch.failed,
+            cancelled=batch.cancelled,
+            workers=batch.workers,
+            slots=batch.slots,
+            heartbeat_seconds=self._heartbeat_seconds,
+            range_size=batch.options.get("range_size"),
+            spans=[Span(lo=lo, hi=hi) for lo, hi in spans],
+        )

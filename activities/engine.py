@@ -1,0 +1,165 @@
+"""The engine of one worker process: what all its range activities share."""
+
+import asyncio
+import logging
+from datetime import timedelta
+from uuid import UUID
+
+from activities.attempt import Attempt, Token
+from activities.lease import Lease
+from activities.settler import Entry, Settler
+from activities.slots import Slots
+from fanout.contracts import RangeInput
+from fanout.handlers import Handler, Handlers, judge
+from fanout.handlers.runner import Report, Runner, Work
+from fanout.settings import Settings
+from fanout.states import BatchStatus
+from fanout.store import OUTAGE, Completion, Pool, Verdict, WorkerFacts, WorkStore, check_schema, connect_pool
+
+CLAIM_CONNECTIONS = 6
+SETTLE_CONNECTIONS = 2
+LAST_WRITES_SECONDS = 5.0
+
+log = logging.getLogger("fanout.engine")
+
+
+class Engine:
+    """Claims, runs and settles items for any number of attempts; made by `start`, ended by `drain` and `stop`.
+
+    Claims, settling and the lease have connections of their own, so that none of them waits for another.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        worker: WorkerFacts,
+        handlers: Handlers,
+        pools: list[Pool],
+        database_id: UUID,
+    ) -> None:
+        stale_after = timedelta(seconds=settings.heartbeat_seconds)
+        self.settings = settings
+        self.database_id = database_id
+        self.worker_id = worker.id
+        self.store = WorkStore(pools[0], stale_after)
+        self.slots = Slots(settings.concurrency)
+        self.draining = False
+        self._handlers = handlers
+        self._pools = pools
+        self._settler = Settler(WorkStore(pools[1], stale_after))
+        self._lease = Lease(WorkStore(pools[2], stale_after), worker, self._watch)
+        self._lease_store = WorkStore(pools[2], stale_after)
+        self._runner: Runner[Token] = Runner(
+            handlers, settings.concurrency, settings.max_payload_bytes, self._on_reports
+        )
+        self._attempts: dict[Attempt, None] = {}
+        self._claims: dict[UUID, int] = {}
+
+    @classmethod
+    async def start(cls, settings: Settings, worker: WorkerFacts, handlers: Handlers) -> "Engine":
+        """Connects, checks the schema and takes out the lease. Raises ServerUnreachable or SchemaMismatch."""
+        assert settings.database_url is not None
+        url = settings.database_url.get_secret_value()
+        pools: list[Pool] = []
+        try:
+            sizes = {"claim": CLAIM_CONNECTIONS, "settle": SETTLE_CONNECTIONS, "lease": 1}
+            for purpose, size in sizes.items():
+                pools.append(await connect_pool(url, purpose=purpose, size=size))
+            engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]))
+            await engine._lease.start()
+        except BaseException:
+            for pool in pools:
+                pool.terminate()
+            raise
+        return engine
+
+    def handler(self, name: str) -> Handler | None:
+        """The handler of that name, if this worker has it."""
+        return self._handlers.get(name)
+
+    def attempt(self, work: RangeInput, handler: Handler) -> Attempt:
+        """A new attempt at a range; ends the engine's notice of it by `forget`."""
+        attempt = Attempt(self, self._runner, work, handler)
+        self._attempts[attempt] = None
+        if self.draining:
+            attempt.stop()
+        return attempt
+
+    def forget(self, attempt: Attempt) -> None:
+        """The attempt has returned."""
+        self._attempts.pop(attempt, None)
+
+    def hold(self, claim_id: UUID, rows: int) -> None:
+        """Notes how many rows a claim of this worker holds, so that no other attempt takes them for lost."""
+        if rows:
+            self._claims[claim_id] = self._claims.get(claim_id, 0) + rows
+
+    def holds(self, claim_id: UUID) -> bool:
+        """Whether rows of that claim are still in this worker's hands."""
+        return claim_id in self._claims
+
+    def settle(self, batch_id: UUID, row: Completion | Verdict, settles: bool, attempt: Attempt) -> None:
+        """Hands one row's end to the settler, which tells the attempt when it is written."""
+
+        def done(recorded: bool) -> None:
+            self.let_go(row.claim_id)
+            attempt.on_written(row, settles, recorded)
+
+        self._settler.put(Entry(batch_id, row, settles, done))
+
+    def let_go(self, claim_id: UUID) -> None:
+        """One row of the claim is out of this worker's hands."""
+        left = self._claims.get(claim_id, 1) - 1
+        if left:
+            self._claims[claim_id] = left
+        else:
+            self._claims.pop(claim_id, None)
+
+    def _on_reports(self, reports: list[Report[Token]]) -> None:
+        for report in reports:
+            if report.freed:
+                self.slots.give_back(1)
+            if report.outcome is not None:
+                self._on_outcome(report.work, report)
+
+    def _on_outcome(self, work: Work[Token], report: Report[Token]) -> None:
+        token = work.owner
+        assert report.outcome is not None
+        row, settles = judge(work.handler, token.item, report.outcome)
+        token.attempt.on_outcome(work, report.outcome)
+        self.settle(work.context.batch_id, row, settles, token.attempt)
+
+    async def _watch(self) -> None:
+        """Tells the attempts whose batch moved on: their next claim would find out, a long item would not."""
+        watched = {attempt.batch_id for attempt in self._attempts}
+        if not watched:
+            return
+        currency = await self._lease_store.read_currency(watched)
+        for attempt in list(self._attempts):
+            status, epoch = currency.get(attempt.batch_id, (BatchStatus.CANCELLED, 0))
+            attempt.on_currency(status, epoch)
+
+    async def drain(self) -> None:
+        """Stops claiming, lets running items finish within the grace time, and gives the rest back."""
+        self.draining = True
+        for attempt in list(self._attempts):
+            attempt.stop()
+        async with asyncio.TaskGroup() as group:
+            for attempt in list(self._attempts):
+                group.create_task(attempt.finished_within(self.settings.grace_seconds))
+
+    async def stop(self) -> int:
+        """Ends everything; answers how many rows could not be written, which others will take over."""
+        try:
+            await asyncio.wait_for(self._settler.drained(), LAST_WRITES_SECONDS)
+        except TimeoutError:
+            log.error("the database did not take the last rows; other workers will take them over")
+        await self._runner.stop()
+        unwritten = await self._settler.stop()
+        await self._lease.end()
+        for pool in self._pools:
+            try:
+                await asyncio.wait_for(pool.close(), 2)
+            except OUTAGE:
+                pool.terminate()
+        return unwritten

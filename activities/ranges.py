@@ -1,0 +1,89 @@
+"""The range activity: the border between Temporal and an attempt."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.attempt import Attempt, RangeWaits
+from activities.engine import Engine
+from fanout.contracts import BatchReference, RangeInput, RangeOutcome
+
+HEARTBEAT_SECONDS = 1.0
+
+
+class RangeActivities:
+    """The activities that run items; one object a worker."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @activity.defn
+    async def process_range(self, work: RangeInput) -> RangeOutcome:
+        """Settles every row of a range that may be claimed now, whatever became of earlier attempts.
+
+        Safe to repeat and to run beside another attempt: the rows decide. Raises a retryable error while open rows
+        wait or are held by a live worker, and when this worker does not have the handler.
+        """
+        refuse_other_database(self._engine, work)
+        handler = self._engine.handler(work.handler)
+        if handler is None:
+            raise retryable("UnknownHandler", f"this worker does not have {work.handler}", 1.0)
+        attempt = self._engine.attempt(work, handler)
+        async with _heartbeats(attempt):
+            try:
+                return await _run_through(attempt)
+            except RangeWaits as wait:
+                raise retryable(wait.error_type, str(wait), wait.seconds) from None
+
+
+async def _run_through(attempt: Attempt) -> RangeOutcome:
+    """Runs an attempt to its own end even when Temporal cancels it: it then claims no more and settles what runs."""
+    running = asyncio.create_task(attempt.run())
+    cancelled = False
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            cancelled = True
+            attempt.stop()
+    if cancelled:
+        await asyncio.gather(running, return_exceptions=True)
+        raise asyncio.CancelledError
+    return running.result()
+
+
+@asynccontextmanager
+async def _heartbeats(attempt: Attempt) -> AsyncIterator[None]:
+    async def beat() -> None:
+        while True:
+            activity.heartbeat(attempt.counts)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
+def retryable(error_type: str, message: str, seconds: float) -> ApplicationError:
+    """An error that is Temporal's way of waiting: shown in its Web UI, logged nowhere."""
+    return ApplicationError(
+        message,
+        type=error_type,
+        next_retry_delay=timedelta(seconds=max(seconds, 0.001)),
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+def refuse_other_database(engine: Any, reference: BatchReference) -> None:
+    """A batch of another database would be looked for in vain, or worse, found."""
+    if reference.database_id != engine.database_id:
+        raise ApplicationError(
+            f"this worker's database is not {reference.database_id}", type="WrongDatabase", non_retryable=True
+        )

@@ -1,0 +1,151 @@
+"""Group commit: what items came to is written together, by one task for the whole worker.
+
+While one statement runs, the next group gathers: at once when the worker is idle, in hundreds when items are fast. A row
+whose write fails because the database is away stays here and is written again; it is never run again for that.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from fanout.store import OUTAGE, UNSTORABLE, Completion, Verdict, WorkStore
+
+GROUP_ROWS = 500
+GROUP_BYTES = 4_000_000
+PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 2.0
+
+log = logging.getLogger("fanout.settler")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row to write; `done` learns whether it was recorded: False means that the claim was stale."""
+
+    batch_id: UUID
+    row: Completion | Verdict
+    settles: bool
+    done: Callable[[bool], None]
+
+    @property
+    def kind(self) -> str:
+        """Which statement writes it."""
+        if isinstance(self.row, Completion):
+            return "complete"
+        return "fail" if self.settles else "release"
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it carries."""
+        return len(self.row.result) if isinstance(self.row, Completion) else 1_000
+
+
+class Settler:
+    """Writes entries in groups until all are written; counters go to one of a batch's 16 slots."""
+
+    def __init__(self, store: WorkStore) -> None:
+        self._store = store
+        self._slot = random.randrange(16)
+        self._queues: dict[tuple[UUID, str], list[Entry]] = {}
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task = asyncio.create_task(self._run())
+
+    def put(self, entry: Entry) -> None:
+        """Takes over the duty to write `entry`."""
+        self._queues.setdefault((entry.batch_id, entry.kind), []).append(entry)
+        self._idle.clear()
+        self._news.set()
+
+    async def drained(self) -> None:
+        """Returns when everything is written."""
+        await self._idle.wait()
+
+    async def stop(self) -> int:
+        """Stops writing; answers how many entries are left unwritten."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        return sum(len(queue) for queue in self._queues.values())
+
+    async def _run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._queues:
+                for batch_id, kind in list(self._queues):
+                    await self._flush(batch_id, kind)
+            self._idle.set()
+
+    async def _flush(self, batch_id: UUID, kind: str) -> None:
+        """Writes one group; it leaves the queue only when the database has answered."""
+        queue = self._queues[batch_id, kind]
+        group = _head(queue)
+        recorded = await self._write(batch_id, kind, group)
+        del queue[: len(group)]
+        if not queue:
+            del self._queues[batch_id, kind]
+        for entry in group:
+            entry.done(entry.row.seq in recorded)
+
+    async def _write(self, batch_id: UUID, kind: str, group: Sequence[Entry]) -> set[int]:
+        pause = PAUSE_SECONDS
+        while True:
+            try:
+                return await self._write_once(batch_id, kind, group)
+            except UNSTORABLE as error:
+                return await self._isolate(batch_id, kind, group, error)
+            except OUTAGE as error:
+                log.warning("the database is away (%s); %d rows wait to be written", type(error).__name__, len(group))
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
+
+    async def _write_once(self, batch_id: UUID, kind: str, group: Sequence[Entry]) -> set[int]:
+        rows = [entry.row for entry in group]
+        if kind == "complete":
+            completions = [row for row in rows if isinstance(row, Completion)]
+            return await self._store.complete(batch_id, completions, self._slot)
+        verdicts = [row for row in rows if isinstance(row, Verdict)]
+        write = self._store.fail if kind == "fail" else self._store.release
+        return await write(batch_id, verdicts, self._slot)
+
+    async def _isolate(self, batch_id: UUID, kind: str, group: Sequence[Entry], error: BaseException) -> set[int]:
+        """One row of the group holds what PostgreSQL refuses: writes the others, and fails that one."""
+        if len(group) > 1:
+            recorded: set[int] = set()
+            for entry in group:
+                recorded |= await self._write(batch_id, kind, [entry])
+            return recorded
+        row = group[0].row
+        log.error("batch %s seq %d: PostgreSQL refused its %s: %s", batch_id, row.seq, kind, type(error).__name__)
+        verdict = Verdict(row.seq, row.claim_id, unstorable(error), attempts=1)
+        return await self._write(batch_id, "fail", [Entry(batch_id, verdict, True, group[0].done)])
+
+
+def unstorable(error: BaseException) -> dict[str, object]:
+    """The error of a row whose own result or error PostgreSQL refused."""
+    return {
+        "code": "unstorable_result",
+        "type": type(error).__name__,
+        "message": "PostgreSQL cannot hold what the handler returned or raised",
+        "traceback": None,
+        "attempt": 1,
+        "at": None,
+        "truncated": False,
+        "length": 0,
+    }
+
+
+def _head(queue: list[Entry]) -> list[Entry]:
+    """The first entries that fit one statement, one row never twice."""
+    size = 0
+    seen: set[int] = set()
+    for count, entry in enumerate(queue):
+        size += entry.size
+        if count and (count == GROUP_ROWS or size > GROUP_BYTES) or entry.row.seq in seen:
+            return queue[:count]
+        seen.add(entry.row.seq)
+    return queue[:]

@@ -1,0 +1,1 @@
+"""Text and facts from PDF, HTML, Markdown and plain text files."""

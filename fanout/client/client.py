@@ -1,0 +1,133 @@
+"""`FanoutClient`: submits batches and looks into them."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID
+
+from temporalio.client import Client
+
+from fanout.client.handle import BatchHandle
+from fanout.client.items import Items
+from fanout.client.starting import Starter
+from fanout.client.status import Status
+from fanout.client.submitting import SubmitOptions, refuse_unknown, store_batch
+from fanout.devstack import running
+from fanout.errors import InvalidRequest, UnknownBatch
+from fanout.handlers import Handlers
+from fanout.servers import Servers, choose_servers
+from fanout.settings import Settings
+from fanout.states import BatchStatus
+from fanout.store import BatchStore, WorkerRow, check_schema, connect_pool
+
+CONNECTIONS = 10
+NO_HANDLERS = Handlers(())
+
+
+class FanoutClient:
+    """A client of one deployment: safe to share between tasks, closed with its `connect` block."""
+
+    def __init__(
+        self, store: BatchStore, starter: Starter, temporal: Client, settings: Settings, handlers: Handlers
+    ) -> None:
+        self.store = store
+        self.starter = starter
+        self.temporal = temporal
+        self._settings = settings
+        self._handlers = handlers
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        settings: Settings | None = None,
+        *,
+        servers: Servers | None = None,
+        handlers: Handlers = NO_HANDLERS,
+    ) -> AsyncIterator["FanoutClient"]:
+        """Connects to both servers: those that are given, else the environment's, else a running dev stack's.
+
+        `handlers` are accepted by `submit` even while no worker runs. Raises ServerUnreachable or SchemaMismatch.
+        """
+        settings = settings or Settings.from_environment()
+        servers = servers or choose_servers(settings, running(settings))
+        pool = await connect_pool(
+            servers.database_url, purpose="client", size=CONNECTIONS, chosen_by=servers.database_chosen_by
+        )
+        try:
+            database_id = await check_schema(pool)
+            temporal = await servers.connect_temporal()
+            store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
+            starter = Starter(temporal, settings.names, database_id, servers.temporal_chosen_by)
+            yield cls(store, starter, temporal, settings, handlers)
+        finally:
+            await pool.close()
+
+    async def submit(
+        self,
+        handler: str,
+        items: Items,
+        *,
+        key: str | None = None,
+        title: str | None = None,
+        range_size: int | None = None,
+        allow_unknown: bool = False,
+        origin: str = "client",
+    ) -> BatchHandle:
+        """Stores a batch in one transaction, then starts its workflow; `handle.outcome` says what came of it.
+
+        `items` is an iterable or async iterable of payloads or `Item`s, read once, in constant memory. A key names one
+        batch for ever: the same key with the same items joins it while it is open (which repeats the start, and so
+        heals a crash between commit and start) or answers `already_done`; other items are a KeyConflict. Without a key
+        every submit is a new batch. Raises InvalidRequest for anything that cannot be stored, and then nothing is.
+        """
+        options = SubmitOptions(handler, key, title, range_size, origin)
+        if not allow_unknown:
+            refuse_unknown(handler, await self.known_handlers())
+        batch_id, outcome = await store_batch(
+            self.store, self._settings.names, options, items, self._settings.max_payload_bytes
+        )
+        handle = BatchHandle(self, batch_id, outcome)
+        batch = await handle.read()
+        if not batch.closed:
+            await self.starter.start(batch)
+        return handle
+
+    async def known_handlers(self) -> set[str]:
+        """The names that a live worker or this client knows."""
+        workers = await self.store.list_workers()
+        return {*self._handlers, *(name for worker in workers for name in worker.facts.handlers)}
+
+    async def get(self, reference: UUID | str) -> BatchHandle:
+        """The batch of that id, or the newest batch of `HANDLER/KEY`; raises UnknownBatch."""
+        handle = BatchHandle(self, await self._find(reference))
+        await handle.read()
+        return handle
+
+    async def _find(self, reference: UUID | str) -> UUID:
+        if isinstance(reference, UUID):
+            return reference
+        handler, slash, key = reference.partition("/")
+        if slash:
+            found = await self.store.find_batch(handler, key) if "\0" not in reference else None
+            if found is None:
+                raise UnknownBatch(reference)
+            return found
+        try:
+            return UUID(reference)
+        except ValueError:
+            raise UnknownBatch(reference) from None
+
+    async def list(
+        self, *, status: BatchStatus | str | None = None, handler: str | None = None, limit: int = 50
+    ) -> AsyncIterator[Status]:
+        """The status of each batch, newest first."""
+        if limit < 1:
+            raise InvalidRequest(f"limit {limit} is not above 0")
+        wanted = None if status is None else BatchStatus(status)
+        for batch_id in await self.store.list_batches(wanted, handler, limit):
+            yield await BatchHandle(self, batch_id).progress()
+
+    async def workers(self) -> Sequence[WorkerRow]:
+        """The workers whose lease is fresh."""
+        return await self.store.list_workers()

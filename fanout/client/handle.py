@@ -1,0 +1,75 @@
+"""A handle on one batch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from fanout.client.status import Status
+from fanout.client.submitting import SubmitOutcome
+from fanout.errors import UnknownBatch
+from fanout.states import ItemStatus
+from fanout.store import BatchRow, ItemRow, ResultRow
+
+if TYPE_CHECKING:
+    from fanout.client.client import FanoutClient
+
+FIRST_POLL_SECONDS = 0.05
+LONGEST_POLL_SECONDS = 1.0
+
+
+class BatchHandle:
+    """One batch, by its id; `outcome` says what the submit came to that made this handle."""
+
+    def __init__(self, client: "FanoutClient", batch_id: UUID, outcome: SubmitOutcome | None = None) -> None:
+        self.batch_id = batch_id
+        self.outcome = outcome
+        self._client = client
+
+    async def read(self) -> BatchRow:
+        """The batch's row; raises UnknownBatch."""
+        batch = await self._client.store.read_batch(self.batch_id)
+        if batch is None:
+            raise UnknownBatch(str(self.batch_id))
+        return batch
+
+    async def progress(self) -> Status:
+        """The batch's status now."""
+        batch = await self.read()
+        processing = 0 if batch.closed else await self._client.store.count_processing(self.batch_id)
+        return Status.of(batch, processing)
+
+    async def wait(self) -> Status:
+        """The status once the batch is closed; it may be waited for any number of times, also after a crash."""
+        pause = FIRST_POLL_SECONDS
+        while not (batch := await self.read()).closed:
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_POLL_SECONDS, pause * 1.5)
+        return Status.of(batch, 0)
+
+    async def results(
+        self, status: ItemStatus | str | None = None, *, with_payload: bool = False
+    ) -> AsyncIterator[ResultRow]:
+        """All rows in seq order, in constant memory; only those in `status` where it is given."""
+        wanted = None if status is None else ItemStatus(status)
+        await self.read()
+        async for row in self._client.store.read_results(self.batch_id, wanted, with_payload):
+            yield row
+
+    async def item(self, item_key: str) -> ItemRow:
+        """One item with its payload, times and history; raises UnknownItem."""
+        await self.read()
+        return await self._client.store.read_item(self.batch_id, item_key)
+
+    async def cancel(self, reason: str | None = None) -> Status:
+        """Cancels the batch: once this returns no item starts any more, and all that do not run are cancelled.
+
+        Running items end within 30 s, then the batch is `cancelled`. On a closed batch it changes nothing. If the
+        process dies in between, the row has decided: asking again wakes the workflow.
+        """
+        await self._client.store.cancel_batch(self.batch_id, reason)
+        batch = await self.read()
+        if not batch.closed:
+            await self._client.starter.start(batch)
+            await self._client.starter.request_cancel(batch, reason)
+        return await self.progress()

@@ -1,0 +1,112 @@
+"""Starts batches' workflows, so that no start is ever swallowed by a run that is about to end."""
+
+import logging
+from datetime import timedelta
+from uuid import UUID
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import (
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from fanout.contracts import (
+    FAILED_ATTRIBUTE,
+    HANDLER_ATTRIBUTE,
+    KEY_ATTRIBUTE,
+    STATUS_ATTRIBUTE,
+    TOTAL_ATTRIBUTE,
+    BatchStart,
+    BatchWorkflow,
+)
+from fanout.errors import ServerUnreachable
+from fanout.names import CHANGED_SIGNAL, Names
+from fanout.store import BatchRow
+
+log = logging.getLogger("fanout.client")
+
+START_SECONDS = timedelta(seconds=20)
+KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+INT = IndexedValueType.INDEXED_VALUE_TYPE_INT
+SEARCH_ATTRIBUTES = {
+    HANDLER_ATTRIBUTE.name: KEYWORD,
+    KEY_ATTRIBUTE.name: KEYWORD,
+    STATUS_ATTRIBUTE.name: KEYWORD,
+    TOTAL_ATTRIBUTE.name: INT,
+    FAILED_ATTRIBUTE.name: INT,
+}
+
+
+async def register_search_attributes(temporal: Client) -> None:
+    """Registers Fanout's search attributes; repeating it is harmless. Raises RPCError where that is not allowed."""
+    await temporal.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(namespace=temporal.namespace, search_attributes=SEARCH_ATTRIBUTES)
+    )
+
+
+class Starter:
+    """Starts and wakes the workflows of one deployment in one namespace."""
+
+    def __init__(self, temporal: Client, names: Names, database_id: UUID, chosen_by: str) -> None:
+        self._temporal = temporal
+        self._names = names
+        self._database_id = database_id
+        self._chosen_by = chosen_by
+        self._searchable = True
+
+    async def start(self, batch: BatchRow) -> None:
+        """Starts the batch's workflow, or signals the one that runs: whichever it is, it then looks at the row."""
+        try:
+            await self._start(batch)
+        except RPCError as error:
+            if self._searchable and error.status == RPCStatusCode.INVALID_ARGUMENT:
+                self._searchable = False
+                log.warning(
+                    "search attributes are not registered (`python starter.py migrate` does it); starting without"
+                )
+                await self._start(batch)
+                return
+            cause = f"{error.message or error.status.name}; batch {batch.id} is stored, and the same submit starts it"
+            address = self._temporal.service_client.config.target_host
+            raise ServerUnreachable("Temporal", address, self._chosen_by, cause) from error
+
+    async def _start(self, batch: BatchRow) -> None:
+        await self._temporal.start_workflow(
+            BatchWorkflow.run,
+            BatchStart(batch_id=batch.id, database_id=self._database_id, handler=batch.handler, key=batch.key),
+            id=batch.workflow_id,
+            task_queue=self._names.task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.UNSPECIFIED,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            start_signal=CHANGED_SIGNAL,
+            static_summary=(batch.title or f"{batch.handler} {batch.key}")[:150],
+            static_details=f"batch {batch.id}: {batch.total:,} items for {batch.handler}",
+            search_attributes=self._attributes(batch) if self._searchable else TypedSearchAttributes.empty,
+            rpc_timeout=START_SECONDS,
+        )
+
+    def _attributes(self, batch: BatchRow) -> TypedSearchAttributes:
+        return TypedSearchAttributes(
+            [
+                SearchAttributePair(HANDLER_ATTRIBUTE, batch.handler),
+                SearchAttributePair(KEY_ATTRIBUTE, batch.key),
+                SearchAttributePair(STATUS_ATTRIBUTE, batch.status.value),
+                SearchAttributePair(TOTAL_ATTRIBUTE, batch.total),
+                SearchAttributePair(FAILED_ATTRIBUTE, batch.failed),
+            ]
+        )
+
+    async def request_cancel(self, batch: BatchRow, reason: str | None) -> None:
+        """Lets the batch's run end as Canceled; the row has decided already, so a run that is gone is no error."""
+        try:
+            await self._temporal.get_workflow_handle(batch.workflow_id).cancel(
+                reason=reason or "", rpc_timeout=START_SECONDS
+            )
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                log.warning("batch %s: its workflow was not told of the cancel: %s", batch.id, error.status.name)

@@ -1,0 +1,76 @@
+"""What a batch's status looks like to people and programs: one shape for client, command line and HTTP."""
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from fanout.states import CLOSED, BatchStatus
+from fanout.store import BatchRow
+
+
+class Status(BaseModel):
+    """One batch with its counts, which always add up to `total`; `workers` counts live workers that know its handler."""
+
+    model_config = ConfigDict(frozen=True)
+
+    batch_id: UUID
+    workflow_id: str
+    handler: str
+    key: str
+    title: str | None
+    status: BatchStatus
+    total: int
+    pending: int
+    processing: int
+    completed: int
+    failed: int
+    cancelled: int
+    epoch: int
+    created_at: datetime
+    started_at: datetime | None
+    progress_at: datetime | None
+    closed_at: datetime | None
+    reason: str | None
+    workers: int
+
+    @classmethod
+    def of(cls, batch: BatchRow, processing: int) -> "Status":
+        """The status of a row of which `processing` items were claimed a moment later."""
+        processing = min(processing, batch.open)
+        return cls(
+            batch_id=batch.id,
+            workflow_id=batch.workflow_id,
+            handler=batch.handler,
+            key=batch.key,
+            title=batch.title,
+            status=batch.status,
+            total=batch.total,
+            pending=batch.open - processing,
+            processing=processing,
+            completed=batch.completed,
+            failed=batch.failed,
+            cancelled=batch.cancelled,
+            epoch=batch.epoch,
+            created_at=batch.created_at,
+            started_at=batch.started_at,
+            progress_at=batch.progress_at,
+            closed_at=batch.closed_at,
+            reason=batch.reason,
+            workers=batch.workers,
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether the batch stands in a terminal state."""
+        return self.status in CLOSED
+
+    @property
+    def settled(self) -> int:
+        """How many items need no more work."""
+        return self.completed + self.failed + self.cancelled
+
+    @property
+    def percent(self) -> int:
+        """Settled items of a hundred, rounded down; an empty batch has 100."""
+        return 100 if self.total == 0 else 100 * self.settled // self.total

@@ -1,0 +1,107 @@
+"""Submits: one transaction that stores a batch whole, or finds the batch that has the key."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from fanout.client.items import Items, check_key, chunks
+from fanout.contracts import RANGE_ITEMS
+from fanout.encoding import Fingerprint
+from fanout.errors import InvalidRequest, KeyConflict, UnknownHandler
+from fanout.names import HANDLER_NAME, Names
+from fanout.store import BatchStore, NewBatch, Submission
+
+TITLE_CHARACTERS = 200
+
+
+class SubmitOutcome(StrEnum):
+    """What a submit came to: a new batch, an open one that has the key, or a closed one."""
+
+    STARTED = "started"
+    JOINED = "joined"
+    ALREADY_DONE = "already_done"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """What a submit asks for beside its items; checked when it is made."""
+
+    handler: str
+    key: str | None = None
+    title: str | None = None
+    range_size: int | None = None
+    origin: str = "client"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.handler, str) or not HANDLER_NAME.fullmatch(self.handler):
+            raise InvalidRequest(f"a handler's name matches {HANDLER_NAME.pattern}, {self.handler!r} does not")
+        if self.key is not None:
+            check_key(self.key)
+        if self.title is not None and not 1 <= len(self.title) <= TITLE_CHARACTERS:
+            raise InvalidRequest(f"a title has 1 to {TITLE_CHARACTERS} characters, this one {len(self.title)}")
+        if self.title is not None and "\0" in self.title:
+            raise InvalidRequest("the title holds the character U+0000, which PostgreSQL cannot hold")
+        if self.range_size is not None and not 1 <= self.range_size <= RANGE_ITEMS:
+            raise InvalidRequest(f"range size {self.range_size} is not between 1 and {RANGE_ITEMS}")
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What the batch's row keeps."""
+        return {} if self.range_size is None else {"range_size": self.range_size}
+
+
+def refuse_unknown(handler: str, known: set[str]) -> None:
+    """Raises UnknownHandler unless somebody knows it."""
+    if handler not in known:
+        raise UnknownHandler(handler, sorted(known))
+
+
+async def store_batch(
+    store: BatchStore, names: Names, options: SubmitOptions, items: Items, payload_limit: int
+) -> tuple[UUID, SubmitOutcome]:
+    """Stores the batch in one transaction, or finds the one that has its key.
+
+    Any number of concurrent submits of one key make one batch; the others wait for it. Raises InvalidItem,
+    DuplicateItemKey, KeyConflict or KeyBusy, and then nothing was stored.
+    """
+    batch_id = uuid4()
+    key = str(uuid4()) if options.key is None else options.key
+    async with store.submitting() as submission:
+        owner = await submission.lock_key(options.handler, key, batch_id)
+        if owner == batch_id:
+            batch = NewBatch(
+                batch_id,
+                options.handler,
+                key,
+                names.workflow_id(options.handler, key),
+                options.title,
+                options.stored,
+            )
+            await _copy(submission, batch, items, payload_limit)
+            return batch_id, SubmitOutcome.STARTED
+    fingerprint = Fingerprint()
+    async for chunk in chunks(items, payload_limit):
+        for item in chunk:
+            fingerprint.add(item.key, item.payload)
+    return owner, await _join(store, options, key, owner, fingerprint.digest())
+
+
+async def _copy(submission: Submission, batch: NewBatch, items: Items, payload_limit: int) -> None:
+    fingerprint = Fingerprint()
+    total = 0
+    async for chunk in chunks(items, payload_limit):
+        await submission.copy_items(batch.id, total, chunk)
+        for item in chunk:
+            fingerprint.add(item.key, item.payload)
+        total += len(chunk)
+    await submission.insert_batch(batch, total, fingerprint.digest())
+
+
+async def _join(store: BatchStore, options: SubmitOptions, key: str, owner: UUID, fingerprint: bytes) -> SubmitOutcome:
+    batch = await store.read_batch(owner)
+    if batch is None or batch.fingerprint != fingerprint:
+        raise KeyConflict(options.handler, key, owner)
+    outcome = SubmitOutcome.ALREADY_DONE if batch.closed else SubmitOutcome.JOINED
+    await store.add_duplicate(owner, options.origin, outcome)
+    return outcome

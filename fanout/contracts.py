@@ -1,0 +1,227 @@
+"""What crosses the border to Temporal: the models that workflows and activities exchange, and typed stubs of the workflows.
+
+Everything here carries ids, counts and times only; payloads, results and error texts stay in PostgreSQL.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+
+from fanout.names import (
+    CHANGED_SIGNAL,
+    SEARCH_ATTRIBUTE_FAILED,
+    SEARCH_ATTRIBUTE_HANDLER,
+    SEARCH_ATTRIBUTE_KEY,
+    SEARCH_ATTRIBUTE_STATUS,
+    SEARCH_ATTRIBUTE_TOTAL,
+)
+from fanout.states import CLOSED, BatchStatus
+
+HANDLER_ATTRIBUTE = SearchAttributeKey.for_keyword(SEARCH_ATTRIBUTE_HANDLER)
+KEY_ATTRIBUTE = SearchAttributeKey.for_keyword(SEARCH_ATTRIBUTE_KEY)
+STATUS_ATTRIBUTE = SearchAttributeKey.for_keyword(SEARCH_ATTRIBUTE_STATUS)
+TOTAL_ATTRIBUTE = SearchAttributeKey.for_int(SEARCH_ATTRIBUTE_TOTAL)
+FAILED_ATTRIBUTE = SearchAttributeKey.for_int(SEARCH_ATTRIBUTE_FAILED)
+
+CANCEL_GRACE = timedelta(seconds=30)
+RANGE_ITEMS = 5_000
+"""The largest range that one activity works through."""
+
+
+class Model(BaseModel):
+    """A frozen message; unknown fields are ignored, so that an older worker can read a newer one's."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class BatchReference(Model):
+    """Names one batch of one database: every activity refuses another database's batch."""
+
+    batch_id: UUID
+    database_id: UUID
+
+
+class BatchStart(BatchReference):
+    """The input of `Batch`."""
+
+    handler: str
+    key: str
+
+
+class Span(Model):
+    """The seqs `lo` to `hi - 1`."""
+
+    lo: int
+    hi: int
+
+    @property
+    def size(self) -> int:
+        """How many seqs it spans."""
+        return self.hi - self.lo
+
+
+class BatchView(Model):
+    """What an activity says of the batch's row: a workflow decides from this alone, never from its own input."""
+
+    status: BatchStatus
+    epoch: int
+    title: str | None
+    reason: str | None
+    total: int
+    completed: int
+    failed: int
+    cancelled: int
+    workers: int
+    slots: int
+    heartbeat_seconds: float
+    range_size: int | None
+    spans: list[Span]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the batch stands in a terminal state."""
+        return self.status in CLOSED
+
+
+class CloseRequest(BatchReference):
+    """Asks to close one epoch of a batch."""
+
+    epoch: int
+
+
+class CancelRequest(BatchReference):
+    """Asks to cancel a batch, as the cancel button of the Web UI does."""
+
+    reason: str | None
+
+
+class KeysRequest(BatchReference):
+    """Asks for the item keys of a span, to name activities by them."""
+
+    span: Span
+
+
+class RangeInput(BatchReference):
+    """One activity's work: the open rows of `span`, under `epoch`."""
+
+    handler: str
+    key: str
+    epoch: int
+    span: Span
+
+
+class RangeEnd(StrEnum):
+    """Why a range activity returned."""
+
+    DONE = "done"
+    YIELDED = "yielded"
+    WAITING = "waiting"
+
+
+class RangeOutcome(Model):
+    """What a range activity did; `rest` holds open rows unless it is done, due in `due_seconds` when it is waiting."""
+
+    end: RangeEnd
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    item_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+    rest: Span | None = None
+    due_seconds: float | None = None
+
+    @property
+    def settled(self) -> int:
+        """How many rows it settled."""
+        return self.completed + self.failed + self.cancelled
+
+
+class Pace(Model):
+    """What the ranges so far have shown: the next range's size, and the mean seconds that one item takes."""
+
+    range_size: int = 1
+    item_seconds: float | None = None
+
+
+class ShardInput(BatchReference):
+    """The work of one shard."""
+
+    handler: str
+    key: str
+    epoch: int
+    spans: list[Span]
+    slots: int
+    workers: int
+    heartbeat_seconds: float
+    fixed_range_size: int | None
+    pace: Pace
+
+
+class ShardOutcome(Model):
+    """What a shard did; `stopped` when the batch moved on and `rest` was left."""
+
+    completed: int
+    failed: int
+    cancelled: int
+    stopped: bool
+    pace: Pace
+
+
+class BatchOutcome(Model):
+    """How a batch ended: the result of `Batch`."""
+
+    status: BatchStatus
+    epoch: int
+    total: int
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class Progress(Model):
+    """The answer to the query `progress`: counts as this workflow has seen them."""
+
+    status: str
+    total: int
+    completed: int
+    failed: int
+    cancelled: int
+
+
+@workflow.defn(name="Batch")
+class BatchWorkflow:
+    """Typed stub of the parent workflow, for callers that do not have its code."""
+
+    @workflow.run
+    async def run(self, start: BatchStart) -> BatchOutcome:
+        """Runs a batch to its close."""
+        raise NotImplementedError
+
+    @workflow.signal(name=CHANGED_SIGNAL)
+    async def changed(self) -> None:
+        """Asks the workflow to look at the batch's row again."""
+        raise NotImplementedError
+
+    @workflow.query(name="progress")
+    def progress(self) -> Progress:
+        """Counts as the workflow has seen them."""
+        raise NotImplementedError
+
+
+@workflow.defn(name="Shard")
+class ShardWorkflow:
+    """Typed stub of the child workflow that works through a part of a big batch."""
+
+    @workflow.run
+    async def run(self, shard: ShardInput) -> ShardOutcome:
+        """Works through its spans."""
+        raise NotImplementedError
+
+    @workflow.signal(name=CHANGED_SIGNAL)
+    async def changed(self) -> None:
+        """Tells the shard that its batch moved on."""
+        raise NotImplementedError

@@ -1,0 +1,20 @@
+"""The servers' log files: appended to from run to run, begun anew once large."""
+
+from pathlib import Path
+from typing import BinaryIO
+
+_LARGE_BYTES = 1_048_576
+_TAIL_BYTES = 8_192
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Opens a log to write at its end; a large one loses what it held."""
+    large = path.exists() and path.stat().st_size > _LARGE_BYTES
+    return path.open("wb" if large else "ab")
+
+
+def tail(path: Path, since: int) -> str:
+    """The last 20 lines among those written after byte `since`."""
+    with path.open("rb") as log:
+        log.seek(max(since, path.stat().st_size - _TAIL_BYTES))
+        return "\n".join(log.read().decode(errors="replace").splitlines()[-20:])

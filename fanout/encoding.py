@@ -1,0 +1,106 @@
+"""JSON as Fanout stores it: one rule for payloads and results, on the command line, over HTTP and in the client.
+
+Refused everywhere: NaN and infinities (so 1e400 too), duplicate names, lone surrogates, the character U+0000, more than
+200 levels of nesting, and values that pydantic cannot turn into JSON. Kept as submitted: the order of names, integers of
+any length up to 4,300 digits, the difference between 1 and 1.0. Normalised: tuples become lists, names become strings.
+"""
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+DEPTH_LIMIT = 200
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+class UnstorableValue(ValueError):
+    """A value that JSON or PostgreSQL cannot hold; the message says why."""
+
+
+def encode(value: Any) -> str:
+    """The JSON text of `value`; raises UnstorableValue."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_jsonable_python)
+        text.encode()
+    except RecursionError:
+        raise UnstorableValue(f"more than {DEPTH_LIMIT} levels of nesting") from None
+    except UnicodeEncodeError:
+        raise UnstorableValue("a lone surrogate, which is no character") from None
+    except (TypeError, ValueError, PydanticSerializationError) as error:
+        raise UnstorableValue(f"not JSON: {error}") from None
+    check_text(text)
+    return text
+
+
+def check_text(text: str) -> None:
+    """Refuses JSON text that PostgreSQL could not hold or that would be too deep to read back."""
+    if "\\u0000" in text and _NUL.search(text):
+        raise UnstorableValue("the character U+0000, which PostgreSQL cannot hold")
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
+        raise UnstorableValue(f"more than {DEPTH_LIMIT} levels of nesting")
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for match in _NESTING.finditer(text):
+        token = match.group()
+        if token in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in "]}":
+            depth -= 1
+    return deepest
+
+
+def decode(text: str | bytes) -> Any:
+    """Reads JSON text of a caller by the rule above; raises UnstorableValue."""
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise UnstorableValue(f"more than {DEPTH_LIMIT} levels of nesting") from None
+    except UnicodeDecodeError:
+        raise UnstorableValue("not UTF-8") from None
+    except UnstorableValue:
+        raise
+    except ValueError as error:
+        raise UnstorableValue(f"not JSON: {error}") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UnstorableValue(f"the name {twice[:80]!r} stands twice in one object")
+    return found
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise UnstorableValue(f"not JSON: {constant}")
+
+
+class Fingerprint:
+    """A digest of what was asked for: the items in order, each as its key and its payload with sorted names.
+
+    It is taken from the request, never from stored values, so that the same request always has the same one.
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, key: str, payload: str) -> None:
+        """Adds the next item; `payload` is JSON text made by `encode`."""
+        canonical = payload
+        if "{" in payload:
+            canonical = json.dumps(json.loads(payload), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        for part in (key.encode(), canonical.encode()):
+            self._hash.update(len(part).to_bytes(8, "big"))
+            self._hash.update(part)
+
+    def digest(self) -> bytes:
+        """The 32 bytes that name the request."""
+        return self._hash.digest()

@@ -1,0 +1,200 @@
+"""Every error that Fanout raises.
+
+FanoutError                 code, and what a command line or an HTTP answer needs to name it
+├── InvalidRequest          the caller's words are wrong; nothing was stored
+│   ├── InvalidSetting      a setting, naming it and its source
+│   ├── InvalidItem         an item, naming its position, its key and the limit
+│   ├── DuplicateItemKey    one item key at two positions
+│   ├── UnknownHandler      no live worker and no local module knows it
+│   ├── UnknownBatch        no such id, or no such handler and key
+│   ├── KeyConflict         the key names a batch with other items
+│   └── KeyBusy             another submit of the key is still storing its items
+├── MissingExtra            a part of Fanout whose packages are not installed
+├── ServerUnreachable       PostgreSQL or Temporal does not answer
+├── StackFailed             the dev stack's servers do not start, or do not let go of their folder
+└── SchemaMismatch          the database is not migrated to this version
+
+Raised by handlers, about the item that they work on:
+PermanentError              the item fails at once
+RetryLater                  the item waits, uncharged, until the time that is asked for
+"""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+from uuid import UUID
+
+
+class FanoutError(Exception):
+    """The base of all errors that Fanout itself raises; `code` is stable and meant for programs."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidRequest(FanoutError):
+    """The caller asked for something that cannot be; nothing was stored."""
+
+    code = "invalid_request"
+
+
+class InvalidSetting(InvalidRequest):
+    """A setting has a value that cannot be used."""
+
+    code = "invalid_setting"
+
+    def __init__(self, setting: str, reason: str) -> None:
+        super().__init__(f"{setting}: {reason}")
+        self.setting = setting
+        self.reason = reason
+
+
+class InvalidItem(InvalidRequest):
+    """An item that cannot be stored; positions count from 0, limits are UTF-8 bytes."""
+
+    code = "invalid_item"
+
+    def __init__(self, position: int, key: str | None, reason: str, limit: int | None = None) -> None:
+        where = f"item {position}" if key is None else f"item {position} (key {shorten(key)!r})"
+        super().__init__(f"{where}: {reason}" + ("" if limit is None else f"; the limit is {limit} bytes"))
+        self.position = position
+        self.key = key
+        self.limit = limit
+
+
+class DuplicateItemKey(InvalidRequest):
+    """One item key stands at two positions of a batch."""
+
+    code = "duplicate_item_key"
+
+    def __init__(self, key: str, first: int, second: int) -> None:
+        super().__init__(f"item key {shorten(key)!r} stands at positions {first} and {second}")
+        self.key = key
+        self.positions = (first, second)
+
+
+class UnknownHandler(InvalidRequest):
+    """Neither a live worker nor a local module knows the handler."""
+
+    code = "unknown_handler"
+
+    def __init__(self, handler: str, known: list[str]) -> None:
+        names = ", ".join(sorted(known)) or "none; is a worker running?"
+        super().__init__(f"no worker knows the handler {handler!r}; known handlers: {names}")
+        self.handler = handler
+        self.known = known
+
+
+class UnknownBatch(InvalidRequest):
+    """There is no batch under that id, or under that handler and key."""
+
+    code = "unknown_batch"
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(f"there is no batch {shorten(reference)!r}")
+        self.reference = reference
+
+
+class UnknownItem(InvalidRequest):
+    """The batch has no item under that key."""
+
+    code = "unknown_item"
+
+    def __init__(self, batch: UUID, key: str) -> None:
+        super().__init__(f"batch {batch} has no item {shorten(key)!r}")
+
+
+class KeyConflict(InvalidRequest):
+    """The key already names a batch that was submitted with other items."""
+
+    code = "key_conflict"
+
+    def __init__(self, handler: str, key: str, batch_id: UUID) -> None:
+        super().__init__(f"{handler}/{key} is batch {batch_id}, which was submitted with other items; use another key")
+        self.batch_id = batch_id
+
+
+class KeyBusy(InvalidRequest):
+    """Another submit of the same key has not committed its items in time; asking again is safe."""
+
+    code = "key_busy"
+
+    def __init__(self, handler: str, key: str, waited_seconds: float) -> None:
+        super().__init__(
+            f"another submit of {handler}/{key} is still storing its items after {waited_seconds:g} s; try again"
+        )
+
+
+class MissingExtra(FanoutError):
+    """A part of Fanout needs packages that an extra installs."""
+
+    code = "missing_extra"
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra {extra!r}: pip install 'temporal-fanout[{extra}]'")
+        self.extra = extra
+
+
+class ServerUnreachable(FanoutError):
+    """A server does not answer; `chosen_by` names the setting that selected it."""
+
+    code = "unreachable"
+
+    def __init__(self, server: str, address: str, chosen_by: str, cause: str) -> None:
+        super().__init__(f"{server} at {address} (chosen by {chosen_by}) cannot be reached: {cause}")
+        self.server = server
+        self.address = address
+        self.chosen_by = chosen_by
+
+
+class StackFailed(FanoutError):
+    """The dev stack of a folder cannot be had; `detail` is the reason or the end of the log."""
+
+    code = "stack_failed"
+
+    def __init__(self, home: Path, detail: str) -> None:
+        super().__init__(f"the dev stack in {home} does not start: {detail}")
+        self.home = home
+        self.detail = detail
+
+
+class SchemaMismatch(FanoutError):
+    """The database's schema is not the one that this version works with."""
+
+    code = "schema_mismatch"
+
+    def __init__(self, found: int, needed: int) -> None:
+        fix = "run `python starter.py migrate`" if found < needed else "upgrade this Fanout"
+        super().__init__(f"the database has schema version {found}, this Fanout needs {needed}: {fix}")
+        self.found = found
+        self.needed = needed
+
+
+class PermanentError(Exception):
+    """Raised by a handler: this item can never succeed, so it fails at once.
+
+    `code` (at most 60 characters) becomes the stored error's code, in place of `permanent`.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "permanent") -> None:
+        super().__init__(message)
+        self.code = code[:60]
+
+
+class RetryLater(Exception):
+    """Raised by a handler: run this item again, not before `after`; no attempt is charged.
+
+    `after` is a time span from now, or a time with a zone.
+    """
+
+    def __init__(self, message: str = "", *, after: timedelta | datetime) -> None:
+        if isinstance(after, datetime) and after.tzinfo is None:
+            raise ValueError("RetryLater(after=…) needs a time with a zone")
+        super().__init__(message)
+        self.after = after
+
+
+def shorten(text: str, limit: int = 80) -> str:
+    """`text` with its middle left out where it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}…{text[-limit // 2 :]}"

@@ -1,0 +1,84 @@
+"""Calls a handler for one payload and says how it ended: the same code on the loop, in a thread and in a child process."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from pydantic import ValidationError
+
+from fanout.encoding import UnstorableValue, encode
+from fanout.handlers.context import Context
+from fanout.handlers.definition import Handler
+from fanout.handlers.outcomes import Ending, Outcome, classify, describe
+
+RESULT_CODE = "unstorable_result"
+
+
+class InvalidPayload(Exception):
+    """The stored error of a payload that does not fit the handler's annotation; says where and why, not the value."""
+
+
+class ResultTooLarge(UnstorableValue):
+    """The stored error of a result over the limit."""
+
+
+def read_payload(handler: Handler, payload: str) -> Any:
+    """The handler's argument from JSON text; raises InvalidPayload."""
+    if handler.payload is None:
+        return json.loads(payload)
+    try:
+        return handler.payload.validate_json(payload)
+    except ValidationError as error:
+        problems = (
+            f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}" for problem in error.errors()
+        )
+        raise InvalidPayload("; ".join(problems)) from None
+
+
+def arguments(handler: Handler, payload: Any, context: Context) -> tuple[Any, ...]:
+    """What to call the handler's function with."""
+    return (payload, context) if handler.takes_context else (payload,)
+
+
+def completed(result: Any, limit: int, attempt: int) -> Outcome:
+    """The outcome of an attempt that returned `result`."""
+    try:
+        text = encode(result)
+        size = len(text.encode())
+        if size > limit:
+            raise ResultTooLarge(f"the result has {size} bytes; the limit is {limit}")
+    except UnstorableValue as error:
+        return Outcome(Ending.PERMANENT, error=describe(error, RESULT_CODE, attempt))
+    return Outcome(Ending.COMPLETED, result=text)
+
+
+async def call_on_loop(handler: Handler, payload: str, context: Context, limit: int) -> Outcome:
+    """Awaits a coroutine handler; CancelledError passes through, for the caller to say whose cancellation it was."""
+    try:
+        result = await handler.function(*arguments(handler, read_payload(handler, payload), context))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return _raised(error, handler, context)
+    return completed(result, limit, context.attempt)
+
+
+def call_blocking(handler: Handler, payload: str, context: Context, limit: int) -> Outcome:
+    """Calls a handler in this thread; a coroutine function gets a loop of its own. Never raises."""
+    started = time.monotonic()
+    try:
+        result = handler.function(*arguments(handler, read_payload(handler, payload), context))
+        if asyncio.iscoroutine(result):
+            result = asyncio.run(result)
+    except BaseException as error:
+        outcome = _raised(error, handler, context)
+    else:
+        outcome = completed(result, limit, context.attempt)
+    return Outcome(outcome.ending, outcome.result, outcome.error, outcome.after_seconds, time.monotonic() - started)
+
+
+def _raised(error: BaseException, handler: Handler, context: Context) -> Outcome:
+    if isinstance(error, InvalidPayload):
+        return Outcome(Ending.PERMANENT, error=describe(error, "invalid_payload", context.attempt))
+    return classify(error, handler, context.attempt)

@@ -1,0 +1,74 @@
+"""Child processes for `run_in="process"`: a handler there can be killed, and its death is seen by a living worker."""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+try:
+    import pebble
+except ImportError:
+    pebble = None  # type: ignore[assignment]
+
+from fanout.errors import MissingExtra
+from fanout.handlers.calls import call_blocking
+from fanout.handlers.context import Cancellation, Context
+from fanout.handlers.outcomes import Outcome
+from fanout.handlers.registry import Handlers, load_handlers
+
+_PR_SET_PDEATHSIG = 1
+_loaded: dict[str, Handlers] = {}
+"""The handlers of this child process, set once by its initializer: the only way in that a spawned process has."""
+
+
+class Children:
+    """A pool of child processes, started at first use and ended with its worker."""
+
+    def __init__(self, modules: Sequence[str], size: int) -> None:
+        self._modules = tuple(modules)
+        self._size = size
+        self._pool: Any = None
+
+    def schedule(self, name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Future[Outcome]:
+        """Runs a handler in a child; cancelling the future kills that child. Raises MissingExtra without pebble."""
+        if self._pool is None:
+            if pebble is None:
+                raise MissingExtra('run_in="process"', "process")
+            self._pool = pebble.ProcessPool(
+                max_workers=self._size,
+                context=get_context("spawn"),
+                initializer=_initialize,
+                initargs=(self._modules, os.getpid(), [path for path in sys.path if path]),
+            )
+        future: Future[Outcome] = self._pool.schedule(_call, args=(name, payload, facts, file, limit))
+        return future
+
+    def stop(self) -> None:
+        """Kills every child."""
+        if self._pool is not None:
+            self._pool.stop()
+            self._pool.join()
+
+
+def died(error: BaseException) -> bool:
+    """Whether a future failed because its child process died."""
+    return pebble is not None and isinstance(error, pebble.ProcessExpired)
+
+
+def _initialize(modules: tuple[str, ...], parent: int, path: list[str]) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.path[:] = path
+    _loaded["handlers"] = load_handlers(modules)
+
+
+def _call(name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Outcome:
+    context = Context(**facts, cancellation=Cancellation(file))
+    return call_blocking(_loaded["handlers"][name], payload, context, limit)

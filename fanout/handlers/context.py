@@ -1,0 +1,84 @@
+"""What a handler is told about the item that it works on."""
+
+import asyncio
+import logging
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+
+class Cancellation:
+    """Tells one running handler to stop: an event for coroutines, a flag for threads, a file for child processes."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._flag = threading.Event()
+        self._file = file
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def requested(self) -> bool:
+        """Whether the handler should stop."""
+        return self._flag.is_set() or (self._file is not None and self._file.exists())
+
+    def request(self) -> None:
+        """Asks the handler to stop; called on the handlers' loop."""
+        self._flag.set()
+        if self._file is not None:
+            self._file.touch()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Returns once a stop is requested; on the handlers' loop only."""
+        if self._flag.is_set():
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One attempt at one item.
+
+    `attempt` counts from 1 and rises only with charged attempts. `epoch` rises with each retry of the batch.
+    """
+
+    batch_id: UUID
+    handler: str
+    key: str
+    item_key: str
+    seq: int
+    attempt: int
+    epoch: int
+    cancellation: Cancellation = field(default_factory=Cancellation, repr=False)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Stable for this item over all its attempts and retries: hand it to other systems."""
+        return f"{self.batch_id}/{self.seq}"
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that carries the ids of this item."""
+        ids = {
+            "batch_id": str(self.batch_id),
+            "item_key": self.item_key,
+            "seq": self.seq,
+            "attempt": self.attempt,
+        }
+        return logging.LoggerAdapter(logging.getLogger(f"fanout.handler.{self.handler}"), ids)
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the batch is being cancelled or the worker's time is up; in every mode."""
+        return self.cancellation.requested
+
+    async def wait_cancelled(self) -> None:
+        """Returns when `cancelled` becomes true; for coroutines on the handlers' loop."""
+        await self.cancellation.wait()

@@ -1,0 +1,196 @@
+"""What a handler's end means: the one place that tells permanent from transient, and counts attempts.
+
+The class of the exception that a handler raises decides, never its cause, its context, its message or the members of an
+exception group: `raise RuntimeError() from PermanentError()` is transient.
+"""
+
+import random
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from typing import Any
+
+from temporalio.common import RetryPolicy
+
+from fanout.errors import PermanentError, RetryLater
+from fanout.handlers.definition import Handler
+from fanout.store.rows import ClaimedItem, Completion, Verdict
+
+TEXT_LIMIT = 8_000
+LOST_LIMIT = 10
+THROTTLE_LIMIT = 100
+JITTER = 0.1
+"""Back-off is shortened by up to this share, so that items that failed together do not return together."""
+
+RETRYABLE_HTTP = frozenset({408, 425, 429})
+
+
+class Ending(Enum):
+    """The class of a handler's end."""
+
+    COMPLETED = "completed"
+    PERMANENT = "permanent"
+    TRANSIENT = "transient"
+    THROTTLED = "throttled"
+    LOST = "lost"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one attempt at one item ended; plain values only, so that it crosses from a child process."""
+
+    ending: Ending
+    result: str | None = None
+    error: dict[str, Any] = field(default_factory=dict)
+    after_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+def describe(error: BaseException, code: str, attempt: int) -> dict[str, Any]:
+    """The stored form of an error: every text is at most 8,000 characters and holds nothing that PostgreSQL refuses."""
+    try:
+        message = str(error)
+    except Exception:
+        message = "(the exception's own text could not be made)"
+    trace = _clean("".join(_traceback_lines(error)))
+    return {
+        "code": code,
+        "type": type(error).__name__[:200],
+        "message": _clean(message[:TEXT_LIMIT]),
+        "traceback": trace[-TEXT_LIMIT:] or None,
+        "attempt": attempt,
+        "at": datetime.now(UTC).isoformat(),
+        "truncated": len(message) > TEXT_LIMIT,
+        "length": len(message),
+    }
+
+
+def _clean(text: str) -> str:
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
+def _traceback_lines(error: BaseException, chain: int = 5, frames: int = 20) -> Iterator[str]:
+    """The newest frames of the error and of its nearest causes: bounded whatever a handler raises."""
+    found: BaseException | None = error
+    for _ in range(chain):
+        if found is None:
+            return
+        yield from traceback.format_tb(found.__traceback__, limit=-frames)
+        yield f"{type(found).__name__}\n"
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+
+
+def classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
+    """The outcome of an attempt that raised `error`."""
+    if isinstance(error, RetryLater):
+        return Outcome(Ending.THROTTLED, error=describe(error, "throttled", attempt), after_seconds=_after(error.after))
+    if isinstance(error, handler.transient):
+        return Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
+    if isinstance(error, handler.permanent):
+        return Outcome(Ending.PERMANENT, error=describe(error, "permanent", attempt))
+    if isinstance(error, PermanentError):
+        return Outcome(Ending.PERMANENT, error=describe(error, error.code, attempt))
+    return _classify_http(error, attempt) or Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
+
+
+def _after(after: Any) -> float:
+    if isinstance(after, datetime):
+        return max(0.0, (after - datetime.now(UTC)).total_seconds())
+    return max(0.0, float(after.total_seconds()))
+
+
+def _classify_http(error: BaseException, attempt: int) -> Outcome | None:
+    response = getattr(error, "response", None)
+    status = _http_status(response) or _http_status(error)
+    if status is None:
+        return None
+    wait = _retry_after(getattr(response, "headers", None) or getattr(error, "headers", None))
+    if status in (429, 503) and wait is not None:
+        return Outcome(Ending.THROTTLED, error=describe(error, "throttled", attempt), after_seconds=wait)
+    if status >= 500 or status in RETRYABLE_HTTP:
+        return Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
+    return Outcome(Ending.PERMANENT, error=describe(error, "permanent", attempt))
+
+
+def _http_status(source: object) -> int | None:
+    for name in ("status_code", "status", "code"):
+        value = getattr(source, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
+            return int(value)
+    return None
+
+
+def _retry_after(headers: Any) -> float | None:
+    """The seconds of a Retry-After header, given as seconds or as an HTTP date."""
+    try:
+        value = headers.get("retry-after") or headers.get("Retry-After")
+        if value is None:
+            return None
+        if value.strip().isdigit():
+            return min(float(value), 366 * 86_400.0)
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def backoff_seconds(policy: RetryPolicy, attempt: int) -> float:
+    """How long to wait after the `attempt`th charged attempt, before jitter: never above the policy's cap."""
+    initial = policy.initial_interval.total_seconds()
+    cap = initial if policy.maximum_interval is None else policy.maximum_interval.total_seconds()
+    try:
+        return min(cap, initial * policy.backoff_coefficient ** (attempt - 1))
+    except OverflowError:
+        return cap
+
+
+def judge(handler: Handler, item: ClaimedItem, outcome: Outcome) -> tuple[Completion | Verdict, bool]:
+    """What to write for `outcome`, and whether that settles the row."""
+    match outcome.ending:
+        case Ending.COMPLETED:
+            assert outcome.result is not None
+            return Completion(item.seq, item.claim_id, outcome.result), True
+        case Ending.PERMANENT:
+            return Verdict(item.seq, item.claim_id, outcome.error, attempts=1), True
+        case Ending.TRANSIENT:
+            return _judge_transient(handler, item, outcome)
+        case Ending.THROTTLED:
+            if item.throttles + 1 > THROTTLE_LIMIT:
+                return Verdict(item.seq, item.claim_id, outcome.error | {"code": "throttled_too_long"}), True
+            delay = outcome.after_seconds * (1 + JITTER * random.random()) + random.random() * JITTER
+            return Verdict(item.seq, item.claim_id, outcome.error, throttles=1, delay=delay, kind="throttled"), False
+        case Ending.LOST:
+            if item.crashes + 1 >= LOST_LIMIT:
+                return lost_too_often(item, crashes=1), True
+            return Verdict(item.seq, item.claim_id, outcome.error, crashes=1, kind="lost"), False
+        case Ending.INTERRUPTED:
+            return Verdict(item.seq, item.claim_id), False
+
+
+def _judge_transient(handler: Handler, item: ClaimedItem, outcome: Outcome) -> tuple[Verdict, bool]:
+    attempt = item.attempts + 1
+    if attempt >= handler.retry_policy.maximum_attempts:
+        code = "timeout" if outcome.error["code"] == "timeout" else "retries_exhausted"
+        return Verdict(item.seq, item.claim_id, outcome.error | {"code": code}, attempts=1), True
+    delay = backoff_seconds(handler.retry_policy, attempt) * (1 - JITTER * random.random())
+    return Verdict(item.seq, item.claim_id, outcome.error, attempts=1, delay=delay, kind="retrying"), False
+
+
+def lost_too_often(item: ClaimedItem, crashes: int = 0) -> Verdict:
+    """Fails an item whose executions died too often, each time with its worker or child process."""
+    error = describe(LostTooOften(item.crashes + crashes), "lost_too_often", item.attempts)
+    return Verdict(item.seq, item.claim_id, error, crashes=crashes)
+
+
+class LostTooOften(Exception):
+    """The stored error of an item whose executions all died."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(f"the process that ran this item died {times} times")
+
+
+class ProcessDied(Exception):
+    """The stored error of one lost execution: the child process died under its worker."""

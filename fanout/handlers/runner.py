@@ -1,0 +1,290 @@
+"""Runs handlers beside the engine: a second thread with a loop of its own, so that no handler can starve a heartbeat.
+
+The engine's loop hands over groups of items and gets outcomes back in bunches. It also keeps every item's deadline, by a
+clock that stands still while the handlers' loop is blocked, so that an item does not time out for its neighbour's sake.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from fanout.handlers.calls import call_blocking, call_on_loop
+from fanout.handlers.children import Children, died
+from fanout.handlers.context import Cancellation, Context
+from fanout.handlers.definition import Handler
+from fanout.handlers.outcomes import Ending, Outcome, ProcessDied, describe
+from fanout.handlers.registry import Handlers
+
+TICK_SECONDS = 0.1
+OBEY_SECONDS = 1.0
+"""How long a handler that overran its deadline may take to notice its cancellation before the row is given back."""
+
+Owner = TypeVar("Owner")
+
+
+@dataclass(eq=False, slots=True)
+class Work(Generic[Owner]):
+    """One claimed item on its way through the runner; `owner` is the engine's own note."""
+
+    owner: Owner
+    handler: Handler
+    payload: str
+    context: Context
+    started: float | None = None
+    deadline: float | None = None
+    running: "asyncio.Task[Outcome] | Future[Outcome] | None" = None
+    stop: str | None = None
+    reported: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Generic[Owner]):
+    """What the runner tells the engine: an item ended (`outcome`), a slot is free again (`freed`), or both."""
+
+    work: Work[Owner]
+    outcome: Outcome | None
+    freed: bool
+
+
+@dataclass(eq=False, slots=True)
+class _Group(Generic[Owner]):
+    waiting: deque[Work[Owner]] = field(default_factory=deque)
+
+
+class Runner(Generic[Owner]):
+    """Runs items on the handlers' loop, in threads and in child processes.
+
+    Every item that is started ends in exactly one report with an outcome, and every slot in exactly one that frees it.
+    `on_reports` is called on the engine's loop. All public methods belong to the engine's loop.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        concurrency: int,
+        result_limit: int,
+        on_reports: Callable[[list[Report[Owner]]], None],
+    ) -> None:
+        self._handlers = handlers
+        self._limit = result_limit
+        self._on_reports = on_reports
+        self._engine = asyncio.get_running_loop()
+        self._loop = asyncio.new_event_loop()
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="fanout-handler")
+        self._children = Children(handlers.modules, min(concurrency, 2 * (os.cpu_count() or 1)))
+        self._folder = Path(tempfile.mkdtemp(prefix="fanout-"))
+        self._outbox: deque[Report[Owner]] = deque()
+        self._signalled = False
+        self._running: dict[Work[Owner], None] = {}
+        self._clock = 0.0
+        self._pong = True
+        self._thread = threading.Thread(target=self._run_loop, name="fanout-handlers", daemon=True)
+        self._thread.start()
+        self._ticker = asyncio.create_task(self._tick())
+
+    def start(self, works: Iterable[Work[Owner]], parallel: int) -> None:
+        """Runs `works` in order, at most `parallel` at once: that many slots are freed one by one at the end."""
+        self._loop.call_soon_threadsafe(self._admit, _Group(deque(works)), parallel)
+
+    def withdraw(self, works: Iterable[Work[Owner]]) -> None:
+        """Ends those that have not started as interrupted."""
+        self._loop.call_soon_threadsafe(self._withdraw, list(works))
+
+    def interrupt(self, works: Iterable[Work[Owner]]) -> None:
+        """Asks running handlers to end: coroutines are cancelled, the others see `ctx.cancelled`."""
+        self._loop.call_soon_threadsafe(self._interrupt, list(works))
+
+    def abandon(self, works: Iterable[Work[Owner]]) -> None:
+        """Ends what still runs as interrupted, whether or not it stops; child processes are killed."""
+        self._loop.call_soon_threadsafe(self._abandon, list(works))
+
+    async def stop(self) -> None:
+        """Ends threads of control that can be ended; handlers that ignore it die with the process."""
+        self._ticker.cancel()
+        await asyncio.to_thread(self._children.stop)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join, OBEY_SECONDS)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # From here on: the handlers' loop.
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    def _admit(self, group: _Group[Owner], parallel: int) -> None:
+        for _ in range(parallel):
+            self._next(group)
+
+    def _next(self, group: _Group[Owner], previous: Work[Owner] | None = None, outcome: Outcome | None = None) -> None:
+        """Gives a slot to the group's next item, or back; reports what the slot's previous item came to."""
+        following = None
+        while group.waiting and following is None:
+            candidate = group.waiting.popleft()
+            following = None if candidate.reported else candidate
+        if previous is not None and previous.reported:
+            outcome = None
+        if previous is not None:
+            previous.reported = True
+        if following is None:
+            self._report(Report(previous or _NOBODY, outcome, freed=True))
+            return
+        if previous is not None and outcome is not None:
+            self._report(Report(previous, outcome, freed=False))
+        self._begin(group, following)
+
+    def _begin(self, group: _Group[Owner], work: Work[Owner]) -> None:
+        self._running[work] = None
+        work.started = time.monotonic()
+        timeout = work.handler.timeout.total_seconds()
+        try:
+            if work.handler.mode == "loop":
+                work.deadline = self._clock + timeout
+                task = self._loop.create_task(call_on_loop(work.handler, work.payload, work.context, self._limit))
+                work.running = task
+                task.add_done_callback(lambda done: self._ended(group, work, done))
+                return
+            if work.handler.mode == "thread":
+                work.deadline = work.started + timeout
+            future = self._begin_aside(work)
+        except Exception as error:
+            self._finish(
+                group,
+                work,
+                Outcome(Ending.TRANSIENT, error=describe(error, "transient", work.context.attempt)),
+            )
+            return
+        work.running = future
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._ended, group, work, done))
+
+    def _begin_aside(self, work: Work[Owner]) -> Future[Outcome]:
+        context = work.context
+        if work.handler.mode == "thread":
+            return self._threads.submit(call_blocking, work.handler, work.payload, context, self._limit)
+        file = self._folder / f"{context.batch_id}-{context.seq}-{time.monotonic_ns()}"
+        work.context = replace(context, cancellation=Cancellation(file))
+        names = ("batch_id", "handler", "key", "item_key", "seq", "attempt", "epoch")
+        facts = {name: getattr(context, name) for name in names}
+        return self._children.schedule(work.handler.name, work.payload, facts, file, self._limit)
+
+    def _ended(self, group: _Group[Owner], work: Work[Owner], done: "asyncio.Task[Outcome] | Future[Outcome]") -> None:
+        self._finish(group, work, self._outcome_of(work, done))
+
+    def _outcome_of(self, work: Work[Owner], done: "asyncio.Task[Outcome] | Future[Outcome]") -> Outcome:
+        attempt = work.context.attempt
+        if done.cancelled():
+            if work.stop is None:
+                error = asyncio.CancelledError("the handler cancelled itself")
+                return Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
+            return self._stopped(work)
+        raised = done.exception()
+        if raised is None:
+            return done.result()
+        if died(raised):
+            cause = ProcessDied(f"the child process that ran this item died: {raised}")
+            return Outcome(Ending.LOST, error=describe(cause, "lost", attempt))
+        return Outcome(Ending.TRANSIENT, error=describe(raised, "transient", attempt))
+
+    def _stopped(self, work: Work[Owner]) -> Outcome:
+        if work.stop == "timeout":
+            limit = work.handler.timeout.total_seconds()
+            error = TimeoutError(f"the handler ran longer than its limit of {limit:g} s")
+            return Outcome(Ending.TRANSIENT, error=describe(error, "timeout", work.context.attempt))
+        return Outcome(Ending.INTERRUPTED)
+
+    def _finish(self, group: _Group[Owner], work: Work[Owner], outcome: Outcome) -> None:
+        self._running.pop(work, None)
+        assert work.started is not None
+        self._next(group, work, replace(outcome, seconds=outcome.seconds or time.monotonic() - work.started))
+
+    def _withdraw(self, works: list[Work[Owner]]) -> None:
+        for work in works:
+            if work.started is None:
+                self._report_once(work, Outcome(Ending.INTERRUPTED))
+
+    def _interrupt(self, works: Iterable[Work[Owner]], reason: str = "interrupt") -> None:
+        for work in works:
+            if work.started is None or work.reported or work.stop is not None:
+                continue
+            work.stop = reason
+            work.context.cancellation.request()
+            if isinstance(work.running, asyncio.Task):
+                work.running.cancel()
+
+    def _abandon(self, works: Iterable[Work[Owner]]) -> None:
+        for work in works:
+            work.stop = work.stop or "interrupt"
+            self._report_once(work, self._stopped(work))
+            if work.running is not None and work.handler.mode != "thread":
+                work.running.cancel()
+
+    def _report_once(self, work: Work[Owner], outcome: Outcome) -> None:
+        if not work.reported:
+            work.reported = True
+            self._report(Report(work, outcome, freed=False))
+
+    def _report(self, report: Report[Owner]) -> None:
+        self._outbox.append(report)
+        if not self._signalled:
+            self._signalled = True
+            self._engine.call_soon_threadsafe(self._deliver)
+
+    # From here on: the engine's loop.
+
+    def _deliver(self) -> None:
+        self._signalled = False
+        reports = []
+        while self._outbox:
+            reports.append(self._outbox.popleft())
+        if reports:
+            self._on_reports(reports)
+
+    async def _tick(self) -> None:
+        before = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            if self._pong:
+                self._clock += now - before
+                self._pong = False
+                self._loop.call_soon_threadsafe(self._answer)
+            before = now
+            self._keep_deadlines(now)
+
+    def _answer(self) -> None:
+        self._pong = True
+
+    def _keep_deadlines(self, now: float) -> None:
+        late, deaf = [], []
+        for work in list(self._running):
+            if work.deadline is None:
+                # In a child process the time runs from the moment that a child takes the item up.
+                if work.running is not None and isinstance(work.running, Future) and work.running.running():
+                    work.deadline = now + work.handler.timeout.total_seconds()
+                continue
+            overrun = (self._clock if work.handler.mode == "loop" else now) - work.deadline
+            if overrun > OBEY_SECONDS or (overrun > 0 and work.handler.mode == "process"):
+                deaf.append(work)
+            if overrun > 0:
+                late.append(work)
+        if late:
+            self._loop.call_soon_threadsafe(self._interrupt, late, "timeout")
+        if deaf:
+            self._loop.call_soon_threadsafe(self._abandon, deaf)
+
+
+_NOBODY: Work[Any] = Work(None, None, "", None)  # type: ignore[arg-type]

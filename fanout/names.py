@@ -1,0 +1,37 @@
+"""Every name that Fanout gives to something on a server, and the limits that keep derived ids under 255 bytes."""
+
+import re
+from dataclasses import dataclass
+
+BATCH_KEY_BYTES = 150
+ITEM_KEY_BYTES = 400
+HANDLER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
+DEPLOYMENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,11}")
+
+CHANGED_SIGNAL = "changed"
+SEARCH_ATTRIBUTE_HANDLER = "FanoutHandler"
+SEARCH_ATTRIBUTE_KEY = "FanoutKey"
+SEARCH_ATTRIBUTE_STATUS = "FanoutStatus"
+SEARCH_ATTRIBUTE_TOTAL = "FanoutTotal"
+SEARCH_ATTRIBUTE_FAILED = "FanoutFailed"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one deployment, all under `FANOUT_NAME`, so that two of them can share a namespace."""
+
+    deployment: str
+
+    @property
+    def task_queue(self) -> str:
+        """The queue that workers of this deployment poll."""
+        return self.deployment
+
+    def workflow_id(self, handler: str, key: str) -> str:
+        """The singleton id of a batch's workflow: a handler's name holds no slash, so no two pairs share one."""
+        return f"{self.deployment}/{handler}/{key}"
+
+
+def shard_workflow_id(batch_workflow_id: str, epoch: int, number: int) -> str:
+    """The id of the `number`th shard that a batch starts in `epoch`."""
+    return f"{batch_workflow_id}/{epoch}/{number}"

@@ -1,0 +1,99 @@
+"""Which servers a process uses, and which setting chose each: options, then the environment, then the dev stack."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.envconfig import ClientConfig
+
+from fanout.devstack import Stack
+from fanout.errors import InvalidSetting, ServerUnreachable
+from fanout.settings import Settings, hide_password, temporal_variable
+
+NO_STACK = "start a dev stack with `python starter.py dev`, or set {setting}"
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a caller names itself; None leaves the choice to the environment."""
+
+    database_url: str | None = None
+    address: str | None = None
+    namespace: str | None = None
+    profile: str | None = None
+    only_stack: bool = False
+    """Ignore the environment and every profile file: demo, tests and benchmarks never touch a real server."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The chosen servers; `temporal` holds the arguments of `Client.connect`."""
+
+    database_url: str
+    database_chosen_by: str
+    temporal: dict[str, Any]
+    temporal_chosen_by: str
+
+    @property
+    def lines(self) -> list[str]:
+        """One line a server, for people: the address without its password, and the setting that chose it."""
+        namespace = self.temporal.get("namespace", "default")
+        return [
+            f"PostgreSQL {hide_password(self.database_url)} (chosen by {self.database_chosen_by})",
+            f"Temporal {self.temporal['target_host']}, namespace {namespace} (chosen by {self.temporal_chosen_by})",
+        ]
+
+    async def connect_temporal(self) -> Client:
+        """A client with Fanout's data converter; raises ServerUnreachable."""
+        try:
+            return await Client.connect(**{**self.temporal, "data_converter": pydantic_data_converter})
+        except (RuntimeError, OSError, ValueError) as error:
+            raise ServerUnreachable(
+                "Temporal", str(self.temporal["target_host"]), self.temporal_chosen_by, str(error)
+            ) from error
+
+
+def choose_servers(settings: Settings, stack: Stack | None, options: ServerOptions = ServerOptions()) -> Servers:
+    """Chooses PostgreSQL and Temporal, each independently. Raises ServerUnreachable where nothing names one."""
+    database_url, database_chosen_by = _choose_database(settings, stack, options)
+    temporal, temporal_chosen_by = _choose_temporal(stack, options)
+    return Servers(database_url, database_chosen_by, temporal, temporal_chosen_by)
+
+
+def _choose_database(settings: Settings, stack: Stack | None, options: ServerOptions) -> tuple[str, str]:
+    if options.database_url is not None:
+        return options.database_url, "--database-url"
+    if settings.database_url is not None and not options.only_stack:
+        return settings.database_url.get_secret_value(), "FANOUT_DATABASE_URL"
+    if stack is not None:
+        return stack.database_url, f"the dev stack in {stack.home}"
+    missing = NO_STACK.format(setting="FANOUT_DATABASE_URL")
+    raise ServerUnreachable("PostgreSQL", "no address", f"nothing: no dev stack runs in {settings.home}", missing)
+
+
+def _choose_temporal(stack: Stack | None, options: ServerOptions) -> tuple[dict[str, Any], str]:
+    try:
+        config: dict[str, Any] = dict(
+            ClientConfig.load_client_connect_config(
+                profile=options.profile,
+                config_file=os.devnull if options.only_stack else None,
+                disable_env=options.only_stack,
+            )
+        )
+    except RuntimeError as error:
+        raise InvalidSetting("Temporal's configuration", str(error)) from None
+    if options.namespace is not None:
+        config["namespace"] = options.namespace
+    if options.address is not None:
+        return {**config, "target_host": options.address}, "--address"
+    if "target_host" in config:
+        return (
+            config,
+            temporal_variable() or f"profile {options.profile or 'default'} of Temporal's profile file",
+        )
+    if stack is not None:
+        return {**config, "target_host": stack.temporal_address}, f"the dev stack in {stack.home}"
+    missing = NO_STACK.format(setting="TEMPORAL_ADDRESS")
+    raise ServerUnreachable("Temporal", "no address", "nothing: no dev stack runs", missing)

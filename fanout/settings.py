@@ -1,0 +1,114 @@
+"""All settings, read from the environment once, at the edge of each process."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from fanout.errors import InvalidSetting
+from fanout.names import DEPLOYMENT_NAME, Names
+
+PREFIX = "FANOUT_"
+
+
+def _split(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Listed = Annotated[tuple[str, ...], BeforeValidator(_split)]
+
+
+class Settings(BaseModel):
+    """What a Fanout process needs to know; each field is the environment variable `FANOUT_<FIELD>`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    database_url: SecretStr | None = Field(None, description="PostgreSQL to use. Defaults to a running dev stack's.")
+    name: str = Field(
+        "fanout",
+        pattern=DEPLOYMENT_NAME.pattern,
+        max_length=12,
+        description="Prefix of everything on a server: two deployments can share one namespace.",
+    )
+    home: Path = Field(Path(".fanout"), description="Folder of the dev stack's servers and their data.")
+    handlers: Listed = Field((), description="Modules with handlers that a worker imports, comma-separated.")
+    concurrency: int = Field(50, ge=1, le=10_000, description="Items that one worker runs at once.")
+    grace_seconds: float = Field(
+        30, ge=0, le=86_400, description="How long running items may go on once a worker is told to stop."
+    )
+    heartbeat_seconds: float = Field(
+        10,
+        ge=2,
+        le=3_600,
+        description="After how long a silent worker's items are taken over. Heartbeats go out more often.",
+    )
+    workflow_cache: int = Field(
+        1_000,
+        ge=0,
+        description="Workflows that a worker keeps in memory; others are replayed when they go on.",
+    )
+    max_payload_bytes: int = Field(
+        1_048_576, ge=1, le=64 * 1_048_576, description="Largest payload or result, as UTF-8 JSON."
+    )
+    http_allow: Listed = Field(
+        (),
+        description="Hosts that the built-in handler http.request may call, comma-separated. Defaults to none.",
+    )
+    postgres_bin: Path | None = Field(
+        None, description="Folder of PostgreSQL's programs for the dev stack. Defaults to a package's."
+    )
+    temporal_bin: Path | None = Field(
+        None, description="The `temporal` program for the dev stack. Defaults to a package's."
+    )
+
+    @property
+    def names(self) -> Names:
+        """The names that this deployment uses on its servers."""
+        return Names(self.name)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Reads `FANOUT_*`; empty values count as unset. Raises InvalidSetting with the variable's name."""
+        found = os.environ if environment is None else environment
+        values = {
+            field: found[variable]
+            for field in cls.model_fields
+            if found.get(variable := f"{PREFIX}{field.upper()}", "") != ""
+        }
+        return cls._checked(values)
+
+    def with_values(self, values: Mapping[str, object]) -> Self:
+        """A copy with some fields replaced, checked again."""
+        return self._checked({**dict(self), **values})
+
+    @classmethod
+    def _checked(cls, values: Mapping[str, object]) -> Self:
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InvalidSetting(f"{PREFIX}{str(first['loc'][0]).upper()}", first["msg"]) from None
+
+
+def environment_without_servers() -> dict[str, str]:
+    """This process's environment without any setting that points at a real server, for a stack's children."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL"} and not name.startswith("TEMPORAL_")
+    }
+
+
+def hide_password(url: str) -> str:
+    """A database URL that may be printed."""
+    return re.sub(r"(?<=://)([^:@/]*):[^@]*@", r"\1:***@", url)
+
+
+def temporal_variable() -> str | None:
+    """The environment variable that names Temporal's address, if one does."""
+    return "TEMPORAL_ADDRESS" if os.environ.get("TEMPORAL_ADDRESS") else None

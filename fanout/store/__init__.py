@@ -1,0 +1,51 @@
+"""PostgreSQL: the only package that holds SQL, knows SQLSTATEs and names constraints."""
+
+from fanout.store.batches import BatchStore, Submission
+from fanout.store.faults import OUTAGE, UNSTORABLE
+from fanout.store.pool import Connection, Pool, connect_pool
+from fanout.store.rows import (
+    BatchRow,
+    Claim,
+    ClaimedItem,
+    Completion,
+    ItemRow,
+    NewBatch,
+    Remainder,
+    ResultRow,
+    StoredItem,
+    Verdict,
+    Violation,
+    WorkerFacts,
+    WorkerRow,
+)
+from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrate, script
+from fanout.store.work import WorkStore
+
+__all__ = [
+    "MIGRATIONS",
+    "OUTAGE",
+    "SCHEMA_VERSION",
+    "UNSTORABLE",
+    "BatchRow",
+    "BatchStore",
+    "Claim",
+    "ClaimedItem",
+    "Completion",
+    "Connection",
+    "ItemRow",
+    "NewBatch",
+    "Pool",
+    "Remainder",
+    "ResultRow",
+    "StoredItem",
+    "Submission",
+    "Verdict",
+    "Violation",
+    "WorkStore",
+    "WorkerFacts",
+    "WorkerRow",
+    "check_schema",
+    "connect_pool",
+    "migrate",
+    "script",
+]

@@ -1,0 +1,284 @@
+"""The statements about whole batches: submit, open, close, cancel, reopen, read."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from fanout.errors import DuplicateItemKey, KeyBusy, UnknownItem
+from fanout.states import BatchStatus, ItemStatus
+from fanout.store.pool import SCAN_SECONDS, Connection, Pool
+from fanout.store.rows import (
+    BatchRow,
+    ItemRow,
+    NewBatch,
+    ResultRow,
+    StoredItem,
+    Violation,
+    WorkerFacts,
+    WorkerRow,
+)
+from fanout.store.statements import STATEMENTS
+
+KEY_WAIT_SECONDS = 30.0
+OPEN_SPANS = 1_000
+PAGE_ROWS = 200
+
+
+class BatchStore:
+    """What clients and parent workflows do to batches. Each method is one transaction unless it says otherwise."""
+
+    def __init__(self, pool: Pool, stale_after: timedelta) -> None:
+        self._pool = pool
+        self._stale_after = stale_after
+
+    @asynccontextmanager
+    async def submitting(self) -> AsyncIterator["Submission"]:
+        """One transaction that stores a batch whole, or nothing at all."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            yield Submission(connection)
+
+    async def add_duplicate(self, batch_id: UUID, origin: str, outcome: str) -> None:
+        """Records a start that joined `batch_id` instead of making a batch."""
+        await self._pool.execute(STATEMENTS["insert_duplicate"], batch_id, origin, outcome)
+
+    async def open_batch(self, batch_id: UUID, workflow_id: str) -> None:
+        """Moves a pending batch to processing for the workflow that its row names; else changes nothing."""
+        await self._pool.fetch(STATEMENTS["open_batch"], batch_id, workflow_id)
+
+    async def close_batch(self, batch_id: UUID, epoch: int, cancel_grace: timedelta) -> bool:
+        """Closes the batch if all its rows are settled and its epoch is still `epoch`; says whether this call did.
+
+        In a batch that is being cancelled it first settles the rows that nobody runs any more.
+        """
+        async with self._pool.acquire() as connection:
+            await connection.fetch(
+                STATEMENTS["cancel_rows"], batch_id, self._stale_after, cancel_grace, timeout=SCAN_SECONDS
+            )
+            return bool(await connection.fetchval(STATEMENTS["close_batch"], batch_id, epoch, timeout=SCAN_SECONDS))
+
+    async def cancel_batch(self, batch_id: UUID, reason: str | None) -> bool:
+        """From its commit on no claim succeeds, and all rows that do not run are cancelled; False if it had no effect."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            changed = await connection.fetchval(STATEMENTS["cancel_batch"], batch_id, reason)
+            if changed:
+                # A second statement, for a snapshot from after the batch row was locked: no release slips through.
+                await connection.fetch(
+                    STATEMENTS["cancel_rows"],
+                    batch_id,
+                    self._stale_after,
+                    timedelta(days=1),
+                    timeout=SCAN_SECONDS,
+                )
+        return bool(changed)
+
+    async def reopen_batch(self, batch_id: UUID, error_type: str | None = None) -> tuple[int, int] | None:
+        """Reopens failed rows under a new epoch: (epoch, rows), or None when there was nothing to reopen."""
+        async with self._pool.acquire() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            try:
+                epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id)
+                rows = await connection.fetchval(STATEMENTS["reopen_rows"], batch_id, error_type, timeout=SCAN_SECONDS)
+            except BaseException:
+                await transaction.rollback()
+                raise
+            if epoch is None or rows == 0:
+                await transaction.rollback()
+                return None
+            await transaction.commit()
+            return int(epoch), int(rows)
+
+    async def read_batch(self, batch_id: UUID) -> BatchRow | None:
+        """The batch with its counts in one snapshot."""
+        record = await self._pool.fetchrow(STATEMENTS["read_batch"], batch_id, self._stale_after)
+        if record is None:
+            return None
+        values = dict(record)
+        values["status"] = BatchStatus(values["status"])
+        values["options"] = json.loads(values["options"])
+        return BatchRow(**values)
+
+    async def find_batch(self, handler: str, key: str) -> UUID | None:
+        """The newest batch of a key."""
+        found: UUID | None = await self._pool.fetchval(STATEMENTS["find_batch"], handler, key)
+        return found
+
+    async def list_batches(self, status: str | None, handler: str | None, limit: int) -> list[UUID]:
+        """The newest batches first."""
+        return [row["id"] for row in await self._pool.fetch(STATEMENTS["list_batches"], status, handler, limit)]
+
+    async def list_batches_to_verify(self, closed: int) -> list[UUID]:
+        """All open batches and the last `closed` that closed."""
+        open_ones = await self._pool.fetch(STATEMENTS["list_open_batches"])
+        return [row["id"] for row in (*open_ones, *await self._pool.fetch(STATEMENTS["list_closed_batches"], closed))]
+
+    async def read_open_spans(self, batch_id: UUID, total: int) -> list[tuple[int, int]]:
+        """Spans `[lo, hi)` that hold all open rows, at most about 1,000; neighbours are joined."""
+        records = await self._pool.fetch(
+            STATEMENTS["read_open_spans"], batch_id, max(1, -(-total // OPEN_SPANS)), timeout=SCAN_SECONDS
+        )
+        spans: list[tuple[int, int]] = []
+        for lo, hi in records:
+            if spans and spans[-1][1] == lo:
+                spans[-1] = (spans[-1][0], hi)
+            else:
+                spans.append((lo, hi))
+        return spans
+
+    async def count_processing(self, batch_id: UUID) -> int:
+        """How many rows are claimed right now."""
+        return int(await self._pool.fetchval(STATEMENTS["count_processing"], batch_id, timeout=SCAN_SECONDS))
+
+    async def read_item_keys(self, batch_id: UUID, lo: int, hi: int) -> list[str]:
+        """The keys of `[lo, hi)` in seq order."""
+        return [row["item_key"] for row in await self._pool.fetch(STATEMENTS["read_item_keys"], batch_id, lo, hi)]
+
+    async def read_results(
+        self, batch_id: UUID, status: str | None = None, with_payload: bool = False
+    ) -> AsyncIterator[ResultRow]:
+        """All rows in seq order, a page at a time: constant memory; rows may settle between two pages."""
+        after = -1
+        while True:
+            page = await self._pool.fetch(STATEMENTS["read_results"], batch_id, after, status, with_payload, PAGE_ROWS)
+            for record in page:
+                yield _result_row(record)
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1]["seq"]
+
+    async def read_item(self, batch_id: UUID, item_key: str) -> ItemRow:
+        """One item with its history; raises UnknownItem."""
+        record = await self._pool.fetchrow(STATEMENTS["read_item"], batch_id, item_key)
+        if record is None:
+            raise UnknownItem(batch_id, item_key)
+        events = await self._pool.fetch(STATEMENTS["read_item_events"], batch_id, record["seq"])
+        return ItemRow(
+            row=_result_row(record),
+            due_at=record["due_at"],
+            claimed_at=record["claimed_at"],
+            settled_at=record["settled_at"],
+            worker=record["worker"],
+            history=[_event(event) for event in events],
+        )
+
+    async def read_events(self, batch_id: UUID, after: int, limit: int = 1_000) -> list[dict[str, Any]]:
+        """The batch's events with ids above `after`, in order; none is ever skipped by one that commits late."""
+        return [_event(record) for record in await self._pool.fetch(STATEMENTS["read_events"], batch_id, after, limit)]
+
+    async def list_workers(self) -> list[WorkerRow]:
+        """The workers whose lease is fresh."""
+        return [
+            WorkerRow(
+                facts=WorkerFacts(
+                    record["id"],
+                    record["identity"],
+                    json.loads(record["handlers"]),
+                    record["build"],
+                    record["concurrency"],
+                ),
+                lanes=record["lanes"],
+                started_at=record["started_at"],
+                seen_at=record["seen_at"],
+            )
+            for record in await self._pool.fetch(STATEMENTS["list_workers"], self._stale_after)
+        ]
+
+    async def read_violations(self, batch_id: UUID) -> list[Violation]:
+        """The invariants that this batch's rows break, proved in one snapshot."""
+        records = await self._pool.fetch(STATEMENTS["read_violations"], batch_id, timeout=SCAN_SECONDS)
+        return [Violation(batch_id, record["code"], record["detail"]) for record in records]
+
+
+class Submission:
+    """The open transaction of one submit."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def lock_key(self, handler: str, key: str, batch_id: UUID) -> UUID:
+        """Takes the key for `batch_id`, or answers the batch that has it. Raises KeyBusy after 30 s of waiting."""
+        try:
+            owner: UUID = await self._connection.fetchval(
+                STATEMENTS["lock_key"], handler, key, batch_id, timeout=KEY_WAIT_SECONDS
+            )
+        except TimeoutError:
+            raise KeyBusy(handler, key, KEY_WAIT_SECONDS) from None
+        return owner
+
+    async def copy_items(self, batch_id: UUID, first: int, items: Sequence[StoredItem]) -> None:
+        """Appends items from seq `first` on; raises DuplicateItemKey with both positions."""
+        self._refuse_duplicates(first, items)
+        rows = [(batch_id, first + index, item.key, item.payload) for index, item in enumerate(items)]
+        try:
+            async with self._connection.transaction():
+                await self._connection.copy_records_to_table(
+                    "items",
+                    schema_name="fanout",
+                    columns=("batch_id", "seq", "item_key", "payload"),
+                    records=rows,
+                    timeout=SCAN_SECONDS,
+                )
+        except asyncpg.UniqueViolationError:
+            await self._raise_duplicate(batch_id, first, items)
+
+    def _refuse_duplicates(self, first: int, items: Sequence[StoredItem]) -> None:
+        seen: dict[str, int] = {}
+        for position, item in enumerate(items, first):
+            if item.key in seen:
+                raise DuplicateItemKey(item.key, seen[item.key], position)
+            seen[item.key] = position
+
+    async def _raise_duplicate(self, batch_id: UUID, first: int, items: Sequence[StoredItem]) -> None:
+        keys = [item.key for item in items]
+        records = await self._connection.fetch(STATEMENTS["find_first_positions"], batch_id, keys)
+        earlier = {record["item_key"]: record["seq"] for record in records}
+        for position, key in enumerate(keys, first):
+            if key in earlier:
+                raise DuplicateItemKey(key, earlier[key], position) from None
+        raise AssertionError("a unique violation without a duplicate")
+
+    async def insert_batch(self, batch: NewBatch, total: int, fingerprint: bytes) -> None:
+        """Adds the result rows and the batch itself: the last writes of a submit."""
+        await self._connection.execute(STATEMENTS["insert_results"], batch.id, total, timeout=SCAN_SECONDS)
+        await self._connection.execute(
+            STATEMENTS["insert_batch"],
+            batch.id,
+            batch.handler,
+            batch.key,
+            batch.workflow_id,
+            batch.title,
+            fingerprint,
+            json.dumps(batch.options),
+            total,
+        )
+
+
+def _result_row(record: asyncpg.Record) -> ResultRow:
+    return ResultRow(
+        seq=record["seq"],
+        item_key=record["item_key"],
+        status=ItemStatus(record["status"]),
+        attempts=record["attempts"],
+        crashes=record["crashes"],
+        result=_decode(record["result"]),
+        error=_decode(record["error"]),
+        payload=_decode(record["payload"]),
+    )
+
+
+def _event(record: asyncpg.Record) -> dict[str, Any]:
+    return {
+        "id": record["id"],
+        "kind": record["kind"],
+        "at": record["at"].isoformat(),
+        "data": _decode(record["data"]),
+    }
+
+
+def _decode(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

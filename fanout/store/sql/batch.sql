@@ -1,0 +1,152 @@
+-- name: open_batch
+-- The first open of a batch by the workflow that its row names.
+with opened as (
+    update fanout.batches set status = 'processing', started_at = coalesce(started_at, clock_timestamp())
+    where id = $1 and workflow_id = $2 and status = 'pending'
+    returning id
+), told as (
+    select fanout.emit(id, '[{"kind": "started", "class": "batch", "data": {}}]') as events from opened
+)
+select count(*) from told;
+
+-- name: close_batch
+-- Closes epoch $2 of a batch when every one of its rows is settled; the counts are counted from the rows.
+with counted as materialized (
+    select count(*) filter (where status = 'completed') as completed,
+           count(*) filter (where status = 'failed') as failed,
+           count(*) filter (where status = 'cancelled') as cancelled,
+           count(*) as total
+    from fanout.results where batch_id = $1
+), closed as (
+    update fanout.batches b
+    set status = case when b.status = 'cancelling' then 'cancelled'
+                      when c.failed > 0 then 'completed_with_failures'
+                      else 'completed' end,
+        closed_at = clock_timestamp(), completed = c.completed, failed = c.failed, cancelled = c.cancelled
+    from counted c
+    -- The epoch is tested here, where the row is locked: a retry that commits meanwhile keeps the batch open.
+    where b.id = $1 and b.epoch = $2 and b.status in ('processing', 'cancelling')
+      and c.completed + c.failed + c.cancelled = b.total and c.total = b.total
+    returning b.id, b.status, b.epoch, b.total, b.completed, b.failed, b.cancelled
+), told as (
+    select fanout.emit(id, jsonb_build_array(jsonb_build_object('kind', 'closed', 'class', 'batch', 'data',
+        jsonb_build_object('status', status, 'epoch', epoch, 'total', total, 'completed', completed,
+                           'failed', failed, 'cancelled', cancelled)))) as events
+    from closed
+)
+select count(*) from told;
+
+-- name: cancel_batch
+with cancelling as (
+    update fanout.batches set status = 'cancelling', reason = $2, cancelling_at = clock_timestamp(),
+        started_at = coalesce(started_at, clock_timestamp())
+    where id = $1 and status in ('pending', 'processing', 'paused')
+    returning id, reason
+), told as (
+    select fanout.emit(id, jsonb_build_array(jsonb_build_object(
+        'kind', 'cancelling', 'class', 'batch', 'data', jsonb_build_object('reason', reason)))) as events
+    from cancelling
+)
+select count(*) from told;
+
+-- name: cancel_rows
+-- In a batch that is being cancelled, settles what does not run: pending rows, rows of dead workers, and after the grace
+-- time every row.
+with batch as materialized (
+    select id, reason, clock_timestamp() > cancelling_at + $3::interval as overdue
+    from fanout.batches where id = $1 and status = 'cancelling' for share
+), settled as (
+    update fanout.results r
+    set status = 'cancelled', settled_at = clock_timestamp(), due_at = null,
+        error = fanout.cancelled_error(b.reason, r.attempts)
+    from batch b
+    where r.batch_id = b.id
+      and (r.status = 'pending'
+        or r.status = 'processing' and (b.overdue or not fanout.is_live(r.worker_id, $2)))
+    returning r.seq
+), counted as (
+    insert into fanout.progress as p (batch_id, slot, cancelled)
+    select $1, 0, count(*) from settled having count(*) > 0
+    on conflict (batch_id, slot)
+        do update set cancelled = p.cancelled + excluded.cancelled, progress_at = clock_timestamp()
+)
+select count(*) from settled;
+
+-- name: reopen_batch
+-- First half of a retry: the batch and its new epoch, before any row, so that a close in flight cannot overlook them.
+with reopened as (
+    update fanout.batches
+    set status = 'processing', epoch = epoch + 1, reason = null, closed_at = null, cancelling_at = null,
+        completed = null, failed = null, cancelled = null
+    where id = $1 and status in ('processing', 'completed_with_failures', 'failed')
+    returning id, epoch
+), told as (
+    select r.epoch, fanout.emit(r.id, jsonb_build_array(jsonb_build_object(
+        'kind', 'reopened', 'class', 'batch', 'data', jsonb_build_object('epoch', r.epoch)))) as events
+    from reopened r
+)
+select epoch from told;
+
+-- name: reopen_rows
+-- Second half: the failed rows, of one error type where $2 names it.
+with reopened as (
+    update fanout.results r
+    set status = 'pending', claim_id = null, worker_id = null, settled_at = null, due_at = null,
+        attempts = 0, crashes = 0, throttles = 0
+    where r.batch_id = $1 and r.status = 'failed' and ($2::text is null or r.error ->> 'type' = $2)
+    returning r.seq
+), counted as (
+    insert into fanout.progress as p (batch_id, slot, failed)
+    select $1, 0, -count(*) from reopened having count(*) > 0
+    on conflict (batch_id, slot)
+        do update set failed = p.failed + excluded.failed, progress_at = clock_timestamp()
+)
+select count(*) from reopened;
+
+-- name: read_batch
+-- One batch with its live counts: of an open batch the sum of its counters, of a closed one what its close counted.
+select b.id, b.handler, b.key, b.workflow_id, b.title, b.fingerprint, b.options, b.status, b.epoch, b.total, b.reason,
+       b.created_at, b.started_at, b.closed_at, p.progress_at,
+       coalesce(b.completed, p.completed, 0) as completed,
+       coalesce(b.failed, p.failed, 0) as failed,
+       coalesce(b.cancelled, p.cancelled, 0) as cancelled,
+       (select count(*) from fanout.workers w
+        where w.handlers ? b.handler and w.seen_at > clock_timestamp() - $2::interval) as workers,
+       (select coalesce(sum(w.concurrency), 0) from fanout.workers w
+        where w.handlers ? b.handler and w.seen_at > clock_timestamp() - $2::interval) as slots
+from fanout.batches b
+cross join lateral (
+    select sum(completed)::integer as completed, sum(failed)::integer as failed,
+           sum(cancelled)::integer as cancelled, max(progress_at) as progress_at
+    from fanout.progress where batch_id = b.id
+) p
+where b.id = $1;
+
+-- name: read_open_spans
+-- Where open rows are, as at most about a thousand spans of $2 seqs; a span may hold settled rows beside them.
+select min(seq) as lo, max(seq) + 1 as hi
+from fanout.results
+where batch_id = $1 and status in ('pending', 'processing')
+group by seq / $2::integer
+order by lo;
+
+-- name: count_processing
+select count(*) from fanout.results where batch_id = $1 and status = 'processing';
+
+-- name: read_item_keys
+select item_key from fanout.items where batch_id = $1 and seq >= $2 and seq < $3 order by seq;
+
+-- name: find_batch
+select id from fanout.batches where handler = $1 and key = $2 order by created_at desc limit 1;
+
+-- name: list_batches
+select id from fanout.batches
+where ($1::text is null or status = $1) and ($2::text is null or handler = $2)
+order by created_at desc, id
+limit $3;
+
+-- name: list_open_batches
+select id from fanout.batches where closed_at is null order by created_at;
+
+-- name: list_closed_batches
+select id from fanout.batches where closed_at is not null order by closed_at desc limit $1;

@@ -1,0 +1,65 @@
+-- name: claim
+-- Claims up to $5 rows of [$3, $4) for one claim of one worker; answers one row without a seq when there are none.
+with batch as materialized (
+    -- The lock waits for a cancel, pause or retry that is being committed, and then sees its outcome.
+    select id from fanout.batches where id = $1 and epoch = $2 and status = 'processing' for share
+), chosen as materialized (
+    -- Live work is never started twice: a processing row is free only when its worker's lease is gone.
+    select r.seq, r.status = 'processing' as lost, r.crashes, r.worker_id
+    from fanout.results r
+    where r.batch_id = (select id from batch)
+      and r.seq >= $3 and r.seq < $4
+      and (r.status = 'pending' and (r.due_at is null or r.due_at <= clock_timestamp())
+        or r.status = 'processing' and not fanout.is_live(r.worker_id, $8))
+    order by r.seq
+    limit $5
+    for update of r skip locked
+), claimed as (
+    update fanout.results r
+    set status = 'processing', claim_id = $6, worker_id = $7, due_at = null, claimed_at = clock_timestamp(),
+        crashes = r.crashes + (r.status = 'processing')::integer
+    where r.batch_id = $1 and r.seq = any(array(select seq from chosen))
+    returning r.seq, r.attempts, r.crashes, r.throttles
+), told as (
+    select fanout.emit($1, jsonb_agg(jsonb_build_object(
+        'kind', 'lost', 'class', 'lost', 'data', jsonb_build_object(
+            'seq', c.seq, 'crashes', c.crashes + 1, 'worker_id', c.worker_id)) order by c.seq)) as events
+    from chosen c where c.lost
+)
+select (select count(*) from batch) = 1 as current, w.seq, w.attempts, w.crashes, w.throttles, i.item_key, i.payload
+from told
+left join claimed w on true
+-- A subselect by key for each row, and offset 0: a plain join to items would scan the whole batch while it has no statistics.
+left join lateral (
+    select item_key, payload from fanout.items where batch_id = $1 and seq = w.seq offset 0
+) i on true
+order by w.seq;
+
+-- name: read_claim
+-- The rows that a claim holds whose answer was lost.
+select w.seq, w.attempts, w.crashes, w.throttles, i.item_key, i.payload
+from fanout.results w
+left join lateral (
+    select item_key, payload from fanout.items where batch_id = $1 and seq = w.seq offset 0
+) i on true
+where w.batch_id = $1 and w.seq >= $2 and w.seq < $3 and w.claim_id = $4 and w.status = 'processing'
+order by w.seq;
+
+-- name: read_remainder
+-- What is left of [$2, $3): how many open rows, which are claimable now, which wait and until when, which are held.
+select count(*) as open,
+       min(r.seq) as first,
+       count(*) filter (where r.status = 'pending' and (r.due_at is null or r.due_at <= clock_timestamp())
+                           or r.status = 'processing' and not l.live) as claimable,
+       extract(epoch from min(r.due_at) filter (where r.status = 'pending') - clock_timestamp())::float8 as due_in,
+       (array_agg(r.error ->> 'type' order by r.due_at) filter (where r.status = 'pending' and r.due_at is not null))[1]
+           as error_type,
+       coalesce(array_agg(distinct r.claim_id) filter (where r.status = 'processing' and r.worker_id = $4), '{}')
+           as own_claims
+from fanout.results r
+cross join lateral (select r.status = 'processing' and fanout.is_live(r.worker_id, $5) as live) l
+where r.batch_id = $1 and r.seq >= $2 and r.seq < $3 and r.status in ('pending', 'processing');
+
+-- name: read_currency
+-- Of the batches that a worker works on: state and epoch, to tell running handlers of a cancel.
+select id, status, epoch from fanout.batches where id = any($1::uuid[]);

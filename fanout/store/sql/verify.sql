@@ -1,0 +1,49 @@
+-- name: read_violations
+-- Every invariant of one batch that its rows break, re-proved in one snapshot; no row means that all hold.
+with batch as (
+    select * from fanout.batches where id = $1
+), rows_ as (
+    select count(*) as total,
+           count(*) filter (where status = 'completed') as completed,
+           count(*) filter (where status = 'failed') as failed,
+           count(*) filter (where status = 'cancelled') as cancelled,
+           count(*) filter (where status in ('pending', 'processing')) as open,
+           min(seq) as lo, max(seq) as hi
+    from fanout.results where batch_id = $1
+), items_ as (
+    select count(*) as total, min(seq) as lo, max(seq) as hi from fanout.items where batch_id = $1
+), counters as (
+    select coalesce(sum(completed), 0) as completed, coalesce(sum(failed), 0) as failed,
+           coalesce(sum(cancelled), 0) as cancelled
+    from fanout.progress where batch_id = $1
+), events_ as (
+    select count(*) as total, coalesce(max(id), 0) as hi from fanout.events where batch_id = $1
+)
+select v.code, v.detail
+from batch b, rows_ r, items_ i, counters c, events_ e
+cross join lateral (values
+    ('rows_missing', format('%s rows for a total of %s', r.total, b.total),
+        r.total <> b.total or (b.total > 0 and (r.lo <> 0 or r.hi <> b.total - 1))),
+    ('items_missing', format('%s items for a total of %s', i.total, b.total),
+        i.total <> b.total or (b.total > 0 and (i.lo <> 0 or i.hi <> b.total - 1))),
+    ('closed_with_open_rows', format('%s open rows in a closed batch', r.open), b.closed_at is not null and r.open > 0),
+    ('counters_differ', format('counters say %s/%s/%s, rows say %s/%s/%s (completed/failed/cancelled)',
+            c.completed, c.failed, c.cancelled, r.completed, r.failed, r.cancelled),
+        (c.completed, c.failed, c.cancelled) is distinct from (r.completed, r.failed, r.cancelled)),
+    ('final_counts_differ', format('closed with %s/%s/%s, rows say %s/%s/%s (completed/failed/cancelled)',
+            b.completed, b.failed, b.cancelled, r.completed, r.failed, r.cancelled),
+        b.closed_at is not null
+            and (b.completed, b.failed, b.cancelled) is distinct from (r.completed, r.failed, r.cancelled)),
+    ('status_differs', format('%s with %s failed rows', b.status, r.failed),
+        b.status = 'completed' and r.failed + r.cancelled > 0 or b.status = 'completed_with_failures' and r.failed = 0),
+    ('events_skipped', format('%s events, newest id %s', e.total, e.hi), e.total <> e.hi),
+    ('closed_events', 'not exactly one closing event per epoch',
+        exists (select from fanout.events x where x.batch_id = b.id and x.kind = 'closed'
+                group by x.data -> 'epoch' having count(*) > 1)
+        or b.closed_at is not null and not exists (select from fanout.events x
+            where x.batch_id = b.id and x.kind = 'closed' and (x.data ->> 'epoch')::integer = b.epoch)),
+    ('key_elsewhere', 'the key of this open batch names another one',
+        b.closed_at is null and not exists (select from fanout.keys k
+            where k.handler = b.handler and k.key = b.key and k.batch_id = b.id))
+) v(code, detail, broken)
+where v.broken;

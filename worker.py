@@ -1,0 +1,194 @@
+"""The worker process: polls Temporal, claims items in PostgreSQL, runs handlers. It wires the layers together."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
+from uuid import uuid4
+
+from pydantic import SecretStr
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.batches import BatchActivities
+from activities.engine import Engine
+from activities.ranges import RangeActivities
+from fanout.devstack import Stack, join
+from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, ServerUnreachable
+from fanout.exits import leave
+from fanout.handlers import Handlers, load_handlers
+from fanout.handlers.builtin import builtin_handlers
+from fanout.servers import Servers, choose_servers
+from fanout.settings import Settings
+from fanout.store import BatchStore, WorkerFacts, connect_pool
+from workflows.batch import Batch
+from workflows.shard import Shard
+
+EXAMPLE_HANDLERS = ("examples.documents",)
+START_SECONDS = 60.0
+RETRY_SECONDS = 1.0
+HEARTBEAT_THROTTLE = timedelta(seconds=1)
+STICKY_SECONDS = timedelta(seconds=3)
+BATCH_CONNECTIONS = 4
+# What a drain may take beyond the grace time: interrupted handlers are waited for and rows are written back.
+DRAIN_SECONDS = 5.0
+
+log = logging.getLogger("fanout.worker")
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="worker.py",
+        description="Runs items of Fanout's batches until SIGTERM, then drains; a second one means now.",
+    )
+    parser.add_argument(
+        "--handlers", nargs="+", metavar="MODULE", help="modules with handlers (default: FANOUT_HANDLERS)"
+    )
+    parser.add_argument("--concurrency", type=int, metavar="N", help="items at once (default: FANOUT_CONCURRENCY, 50)")
+    parser.add_argument("--identity", metavar="NAME", help="label in lists and in the Web UI (default: pid@host)")
+    parser.add_argument(
+        "--grace", type=float, metavar="SECONDS", help="time for running items at SIGTERM (default: 30)"
+    )
+    return parser.parse_args(arguments)
+
+
+def settings_from(options: argparse.Namespace) -> Settings:
+    """The environment's settings with the command line's on top; raises InvalidSetting."""
+    settings = Settings.from_environment()
+    given = {"concurrency": options.concurrency, "grace_seconds": options.grace, "handlers": options.handlers}
+    changed = {name: value for name, value in given.items() if value is not None}
+    return settings.with_values(changed)
+
+
+def modules_for(settings: Settings, stack: Stack | None, servers: Servers) -> tuple[str, ...]:
+    """The modules to import: the example handlers only on the dev stack."""
+    if settings.handlers:
+        return settings.handlers
+    if stack is None or servers.database_url != stack.database_url:
+        raise InvalidSetting("FANOUT_HANDLERS", "on real servers name the modules with your handlers")
+    return EXAMPLE_HANDLERS
+
+
+async def connect(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> tuple[Client, Engine]:
+    """Waits up to a minute for both servers; raises what the last try raised."""
+    give_up = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            temporal = await servers.connect_temporal()
+            worker = WorkerFacts(
+                id=uuid4(),
+                identity=identity,
+                handlers={name: handlers[name].facts for name in handlers},
+                build=build(),
+                concurrency=settings.concurrency,
+            )
+            return temporal, await Engine.start(settings, worker, handlers)
+        except ServerUnreachable as error:
+            if time.monotonic() > give_up:
+                raise
+            log.warning("%s; trying again", error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def build() -> str:
+    """The version of this code, told in the worker's row."""
+    try:
+        return version("temporal-fanout")
+    except PackageNotFoundError:
+        return "source"
+
+
+async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> int:
+    """Works until a signal, then drains; 0 when everything was given back, else 1."""
+    stop = signals()
+    settings = settings.with_values({"database_url": SecretStr(servers.database_url)})
+    temporal, engine = await connect(settings, servers, identity, handlers)
+    pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
+    try:
+        store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
+        worker = make_worker(temporal, settings, identity, engine, store)
+        async with worker:
+            log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
+            print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
+            await stop.wait()
+            log.info("draining: running items have %g s", settings.grace_seconds)
+            await engine.drain()
+        unwritten = await engine.stop()
+    finally:
+        pool.terminate()
+    return 1 if unwritten else 0
+
+
+def make_worker(temporal: Client, settings: Settings, identity: str, engine: Engine, store: BatchStore) -> Worker:
+    """The Temporal worker: workflows, range activities, and the short local ones beside them."""
+    ranges = RangeActivities(engine)
+    batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds)
+    return Worker(
+        temporal,
+        task_queue=settings.names.task_queue,
+        workflows=[Batch, Shard],
+        activities=[
+            ranges.process_range,
+            batches.open_batch,
+            batches.look_at_batch,
+            batches.close_batch,
+            batches.cancel_batch,
+            batches.read_item_keys,
+        ],
+        identity=identity,
+        max_concurrent_activities=settings.concurrency,
+        max_cached_workflows=settings.workflow_cache,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        sticky_queue_schedule_to_start_timeout=STICKY_SECONDS,
+        graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds + DRAIN_SECONDS),
+    )
+
+
+def signals() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second one ends the process."""
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            leave(1)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    return stop
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a worker; the exit codes are: 0 drained, 1 not all given back, 2 bad module or setting, 3 no server."""
+    options = parse(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    identity = options.identity or f"{os.getpid()}@{socket.gethostname()}"
+    try:
+        settings = settings_from(options)
+        with ExitStack() as held:
+            stack = held.enter_context(join(settings))
+            servers = choose_servers(settings, stack)
+            print(*servers.lines, sep="\n", file=sys.stderr)
+            handlers = load_handlers(modules_for(settings, stack, servers)).plus(builtin_handlers(settings))
+            return asyncio.run(run(settings, servers, identity, handlers))
+    except InvalidRequest as error:
+        print(f"worker.py: {error}", file=sys.stderr)
+        return 2
+    except FanoutError as error:
+        print(f"worker.py: {error}", file=sys.stderr)
+        return 3
+
+
+if __name__ == "__main__":
+    leave(main())

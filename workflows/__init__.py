@@ -1,0 +1,1 @@
+"""The workflows: a parent for each batch, shards for big ones."""

@@ -1,0 +1,213 @@
+"""`Batch`: the parent workflow of one batch. Open, fan out, close, and round again until the row says closed."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeUpdate
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.batches import BatchActivities
+    from fanout.contracts import (
+        FAILED_ATTRIBUTE,
+        HANDLER_ATTRIBUTE,
+        STATUS_ATTRIBUTE,
+        TOTAL_ATTRIBUTE,
+        BatchOutcome,
+        BatchReference,
+        BatchStart,
+        BatchView,
+        CancelRequest,
+        CloseRequest,
+        Pace,
+        Progress,
+        RangeOutcome,
+        ShardInput,
+        ShardOutcome,
+    )
+    from fanout.states import BatchStatus
+    from pydantic import ValidationError
+
+from workflows.shards import SHARDED_ITEMS, Shards
+from workflows.window import Window, local
+
+PAUSE_LOOK = timedelta(hours=1)
+CANCEL_LOOK = timedelta(seconds=1)
+CANCEL_REQUEST_WAIT = timedelta(seconds=10)
+
+
+@workflow.defn(name="Batch", failure_exception_types=[ValidationError])
+class Batch:
+    """Runs one batch to its close. The row decides everything: state, epoch and what is left."""
+
+    @workflow.init
+    def __init__(self, start: BatchStart) -> None:
+        self._start = start
+        self._reference = BatchReference(batch_id=start.batch_id, database_id=start.database_id)
+        self._changed = False
+        self._cancel_requested = False
+        self._fan: Window | Shards | None = None
+        self._progress = Progress(status="pending", total=0, completed=0, failed=0, cancelled=0)
+        self._shown_status: BatchStatus | None = None
+
+    @workflow.run
+    async def run(self, start: BatchStart) -> BatchOutcome:
+        """Ends Completed with the counts, Failed with the batch's reason as the error's type, or Canceled."""
+        driving = asyncio.create_task(self._drive())
+        while True:
+            try:
+                view = await asyncio.shield(driving)
+                break
+            except asyncio.CancelledError:
+                if driving.done():
+                    raise
+                await self._request_cancel()
+        if view.status is BatchStatus.CANCELLED and self._cancel_requested:
+            raise asyncio.CancelledError("the batch was cancelled")
+        if view.status in (BatchStatus.CANCELLED, BatchStatus.FAILED):
+            raise ApplicationError(
+                f"the batch ended as {view.status}", type=view.reason or view.status, non_retryable=True
+            )
+        return BatchOutcome(
+            status=view.status,
+            epoch=view.epoch,
+            total=view.total,
+            completed=view.completed,
+            failed=view.failed,
+            cancelled=view.cancelled,
+        )
+
+    @workflow.signal(description="Look at the batch's row again")
+    async def changed(self) -> None:
+        """Somebody changed the batch's row, or joined the batch."""
+        self._wake()
+
+    @workflow.query(description="Counts as this workflow has seen them")
+    def progress(self) -> Progress:
+        """Counts as this workflow has seen them; the row is the truth."""
+        return self._progress
+
+    def _wake(self) -> None:
+        self._changed = True
+        if self._fan is not None:
+            self._fan.wake()
+
+    async def _request_cancel(self) -> None:
+        """The cancel button of the Web UI: the row decides, as with any other cancel."""
+        self._cancel_requested = True
+        reason = workflow.cancellation_reason() or "cancelled in Temporal"
+        await local(
+            BatchActivities.cancel_batch,
+            CancelRequest(batch_id=self._reference.batch_id, database_id=self._reference.database_id, reason=reason),
+        )
+        self._wake()
+
+    async def _drive(self) -> BatchView:
+        view = await local(BatchActivities.open_batch, self._reference)
+        while True:
+            self._adopt(view)
+            if view.closed:
+                if not self._changed:
+                    await self._await_cancel_request(view)
+                    return view
+                # A signal that came while the batch closed may tell of a retry: a run must not end past it.
+                self._changed = False
+                view = await local(BatchActivities.open_batch, self._reference)
+                continue
+            await self._work(view)
+            view = await local(BatchActivities.close_batch, self._close_request(view))
+
+    async def _work(self, view: BatchView) -> None:
+        match view.status:
+            case BatchStatus.PAUSED:
+                await self._sleep(PAUSE_LOOK)
+            case BatchStatus.CANCELLING:
+                if view.completed + view.failed + view.cancelled < view.total:
+                    await self._sleep(CANCEL_LOOK)
+            case _:
+                await self._fan_out(view)
+
+    async def _sleep(self, longest: timedelta) -> None:
+        self._changed = False
+        with suppress(TimeoutError):
+            await workflow.wait_condition(lambda: self._changed, timeout=longest, timeout_summary="look again")
+
+    async def _await_cancel_request(self, view: BatchView) -> None:
+        """A client cancels the row first and this workflow next: wait for that, to end Canceled and not Failed."""
+        if view.status is BatchStatus.CANCELLED and not self._cancel_requested:
+            with suppress(TimeoutError):
+                await workflow.wait_condition(lambda: self._cancel_requested, timeout=CANCEL_REQUEST_WAIT)
+
+    async def _fan_out(self, view: BatchView) -> None:
+        shard = ShardInput(
+            batch_id=self._start.batch_id,
+            database_id=self._start.database_id,
+            handler=self._start.handler,
+            key=self._start.key,
+            epoch=view.epoch,
+            spans=view.spans,
+            slots=view.slots,
+            workers=view.workers,
+            heartbeat_seconds=view.heartbeat_seconds,
+            fixed_range_size=view.range_size,
+            pace=Pace(),
+        )
+        self._changed = False
+        if sum(span.size for span in view.spans) > SHARDED_ITEMS:
+            self._fan = Shards(shard, self._on_outcome)
+        else:
+            self._fan = Window(shard, self._on_outcome, self._show)
+        await self._fan.run()
+        stopped, self._fan = self._fan.stopped, None
+        if workflow.info().is_continue_as_new_suggested() and not stopped:
+            workflow.continue_as_new(self._start)
+
+    def _close_request(self, view: BatchView) -> CloseRequest:
+        reference = self._reference
+        return CloseRequest(batch_id=reference.batch_id, database_id=reference.database_id, epoch=view.epoch)
+
+    def _on_outcome(self, outcome: RangeOutcome | ShardOutcome) -> None:
+        seen = self._progress
+        self._progress = seen.model_copy(
+            update={
+                "completed": seen.completed + outcome.completed,
+                "failed": seen.failed + outcome.failed,
+                "cancelled": seen.cancelled + outcome.cancelled,
+            }
+        )
+        self._show_details()
+
+    def _adopt(self, view: BatchView) -> None:
+        self._show(view)
+        if view.status is self._shown_status:
+            return
+        self._shown_status = view.status
+        if workflow.info().typed_search_attributes.get(HANDLER_ATTRIBUTE) is not None:
+            updates: list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int]] = [
+                STATUS_ATTRIBUTE.value_set(view.status.value),
+                TOTAL_ATTRIBUTE.value_set(view.total),
+                FAILED_ATTRIBUTE.value_set(view.failed),
+            ]
+            workflow.upsert_search_attributes(updates)
+
+    def _show(self, view: BatchView) -> None:
+        self._progress = Progress(
+            status=view.status,
+            total=view.total,
+            completed=view.completed,
+            failed=view.failed,
+            cancelled=view.cancelled,
+        )
+        self._show_details()
+
+    def _show_details(self) -> None:
+        seen = self._progress
+        settled = seen.completed + seen.failed + seen.cancelled
+        percent = 100 if seen.total == 0 else 100 * settled // seen.total
+        workflow.set_current_details(
+            f"**{seen.status}**: {settled:,} of {seen.total:,} items settled ({percent} %)\n\n"
+            "| completed | failed | cancelled | open |\n| ---: | ---: | ---: | ---: |\n"
+            f"| {seen.completed:,} | {seen.failed:,} | {seen.cancelled:,} | {seen.total - settled:,} |"
+        )

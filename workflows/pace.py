@@ -1,0 +1,39 @@
+"""How big ranges are and how many run at once: decided only from what activities returned, so that it replays."""
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from fanout.contracts import RANGE_ITEMS, Pace, RangeOutcome
+
+RANGE_SECONDS = 2.0
+"""A range aims at taking this long."""
+SLOW_ITEM_SECONDS = 0.25
+"""Items that take longer get an activity each, so that the Web UI shows each by its key."""
+SHORT_ITEM_SECONDS = 0.1
+GROWTH = 16
+WINDOW = 400
+"""Pending activities of one workflow; the server's limit is 2,000."""
+RANGES_PER_WORKER = 4
+
+
+def next_pace(pace: Pace, outcome: RangeOutcome, fixed: int | None) -> Pace:
+    """The pace after one more range: sizes grow 16-fold at most, towards ranges of two seconds."""
+    if outcome.settled == 0:
+        return pace
+    before = pace.item_seconds
+    item_seconds = outcome.item_seconds if before is None else (before + outcome.item_seconds) / 2
+    if fixed is not None:
+        return Pace(range_size=fixed, item_seconds=item_seconds)
+    if item_seconds >= SLOW_ITEM_SECONDS:
+        return Pace(range_size=1, item_seconds=item_seconds)
+    wanted = int(RANGE_SECONDS * outcome.settled / max(outcome.elapsed_seconds, 0.001))
+    size = max(1, min(wanted, pace.range_size * GROWTH, RANGE_ITEMS))
+    return Pace(range_size=size, item_seconds=item_seconds)
+
+
+def window_size(pace: Pace, slots: int, workers: int) -> int:
+    """How many ranges may be pending: enough to fill every slot with slow items, a few a worker with short ones."""
+    ranges = max(RANGES_PER_WORKER, RANGES_PER_WORKER * workers)
+    if pace.item_seconds is None or pace.item_seconds >= SHORT_ITEM_SECONDS or pace.range_size == 1:
+        ranges = max(ranges, slots + slots // 4)
+    return min(WINDOW, ranges)
