@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -284,23 +284,14 @@ async def test_a_new_server_knows_our_search_attributes_at_once(home: Path) -> N
         assert (await run.describe()).typed_search_attributes.updated(*attributes) == attributes
 
 
-async def test_settings_of_the_servers(home: Path) -> None:
+async def test_the_servers_are_set_up_for_many_workers_and_fair_queues(home: Path) -> None:
     with use(Settings(home=home)) as stack:
         connection = await asyncpg.connect(stack.database_url)
-        shown = {
-            name: await connection.fetchval("select current_setting($1)", name)
-            for name in ("max_connections", "shared_buffers", "server_encoding", "lc_messages", "TimeZone")
-        }
+        names = ("max_connections", "shared_buffers", "server_encoding", "lc_messages", "TimeZone")
+        shown = [await connection.fetchval("select current_setting($1)", name) for name in names]
         await connection.close()
-        assert shown == {
-            "max_connections": "300",
-            "shared_buffers": "256MB",
-            "server_encoding": "UTF8",
-            "lc_messages": "C.UTF-8",
-            "TimeZone": "UTC",
-        }
-        server_line = command(server(stack.supervisor_pid, "/bin/temporal"))
-        assert "matching.enableFairness=true" in server_line
+        assert shown == ["300", "256MB", "UTF8", "C.UTF-8", "UTC"]
+        assert "matching.enableFairness=true" in command(server(stack.supervisor_pid, "/bin/temporal"))
 
 
 def test_join_starts_and_creates_nothing(home: Path) -> None:
@@ -365,19 +356,13 @@ def test_missing_programs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         find_programs(Settings())
 
 
-@contextmanager
-def folder_for_all() -> Iterator[Path]:
-    """A folder that every account may enter, as pytest's own are not."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield folder
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to be somebody else")
 def test_root_runs_postgres_as_each_account_that_it_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = find_programs(Settings()).postgres_bin
-    with folder_for_all() as folder, locked(folder / SERVERS) as inherited:
+    # Not in pytest's own folder, which only root may enter.
+    with tempfile.TemporaryDirectory() as name, locked(Path(name) / SERVERS) as inherited:
+        folder = Path(name)
+        folder.chmod(0o755)
         usable = [each for each in accounts.accounts() if each.can_use(programs / "postgres", folder)]
         assert usable
         for account in (*usable, usable[0]):

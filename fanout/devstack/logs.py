@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import BinaryIO
 
+from fanout.errors import shorten
+
 _LARGE_BYTES = 1_048_576
 _TAIL_BYTES = 8_192
 
@@ -17,4 +19,5 @@ def tail(path: Path, since: int) -> str:
     """The last 20 lines among those written after byte `since`."""
     with path.open("rb") as log:
         log.seek(max(since, path.stat().st_size - _TAIL_BYTES))
-        return "\n".join(log.read().decode(errors="replace").splitlines()[-20:])
+        lines = log.read().decode(errors="replace").splitlines()[-20:]
+    return "\n".join(shorten(line, 400) for line in lines)

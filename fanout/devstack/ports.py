@@ -2,6 +2,8 @@
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, islice, repeat
 from pathlib import Path
 
@@ -39,11 +41,12 @@ def listens(pid: int, port: int) -> bool:
         for fields in connections
         if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTENING
     }
-    return bool(sockets) and any(_points_to(link) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
+    return not sockets.isdisjoint(_open_files(pid))
 
 
-def _points_to(link: Path) -> str:
-    try:
-        return os.readlink(link)
-    except FileNotFoundError:
-        return ""
+def _open_files(pid: int) -> Iterator[str]:
+    # The process may end meanwhile, and close files at any time.
+    with suppress(OSError):
+        for descriptor in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(FileNotFoundError):
+                yield os.readlink(f"/proc/{pid}/fd/{descriptor}")

@@ -55,8 +55,10 @@ class Temporal:
         named = zip(("--port", "--ui-port", "--http-port", "--metrics-port"), self.ports, strict=True)
         return Child(
             [
+                # It needs a user's name, which not every account in a container has.
+                *("env", "USER=fanout", f"HOME={self._home}"),
                 *(str(self._program), "server", "start-dev", "--ip", HOST, "--log-level", "error"),
-                # Nothing of the user's own Temporal settings is to reach this server, nor even has to be readable.
+                # Nothing of the user's own Temporal settings is to reach this server, or has to be readable.
                 *("--env-file", os.devnull, "--disable-config-file", "--disable-config-env"),
                 *("--db-filename", str(self._home / "temporal.db")),
                 *(f"--sqlite-pragma={pragma}" for pragma in _PRAGMAS),

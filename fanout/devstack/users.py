@@ -13,6 +13,9 @@ from fanout.devstack.stack import Stack, without_servers
 from fanout.errors import StackFailed
 from fanout.settings import Settings, environment_without_servers
 
+# Longer than the supervisor takes to give up.
+_START_SECONDS = 180
+
 
 @contextmanager
 def use(settings: Settings) -> Iterator[Stack]:
@@ -26,7 +29,7 @@ def use(settings: Settings) -> Iterator[Stack]:
         raise StackFailed(home, "it needs Linux; set FANOUT_DATABASE_URL and TEMPORAL_ADDRESS to servers instead")
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / USERS, shared=True):
-        with locked(home / STARTING):
+        with locked(home / STARTING, patience_seconds=_START_SECONDS):
             stack = _alive(home) or _start(home, find_programs(settings))
         yield stack
 

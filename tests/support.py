@@ -1,0 +1,182 @@
+"""What tests share: polling, real worker processes, and one deployment a test."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID, uuid4
+
+import asyncpg
+from google.protobuf.duration_pb2 import Duration
+from pydantic import SecretStr
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from fanout import FanoutClient, Settings
+from fanout.client import SEARCH_ATTRIBUTES
+from fanout.devstack import Stack
+from fanout.servers import Servers
+from fanout.store import Pool, connect_pool
+
+ROOT = Path(__file__).parents[1]
+Found = TypeVar("Found")
+
+
+async def eventually(check: Callable[[], Awaitable[Found]], timeout: float = 30.0) -> Found:
+    """The first truthy answer of `check`; an assertion error with the last answer after `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while not (found := await check()):
+        assert time.monotonic() < end, f"{check} still answered {found!r} after {timeout} s"
+        await asyncio.sleep(0.02)
+    return found
+
+
+@dataclass(eq=False)
+class WorkerProcess:
+    """A real `worker.py`, in a process group of its own so that nothing of it outlives the test."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, timeout: float = 60) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+
+@dataclass
+class Deployment:
+    """One test's Fanout: a database and a namespace of its own on the shared stack, a client, and its workers."""
+
+    settings: Settings
+    servers: Servers
+    environment: dict[str, str]
+    folder: Path
+    client: FanoutClient
+    pool: Pool
+    workers: list[WorkerProcess] = field(default_factory=list)
+
+    @property
+    def temporal(self) -> Client:
+        """The Temporal client, in this test's namespace."""
+        return self.client.temporal
+
+    async def start_worker(
+        self, *options: str, handlers: str = "tests.handlers.basic", **settings: str
+    ) -> WorkerProcess:
+        """Starts a worker and waits until its row is there; `settings` are environment variables."""
+        known = {worker.facts.identity for worker in await self.client.workers()}
+        identity = f"worker-{uuid4().hex[:8]}"
+        path = self.folder / f"{identity}.log"
+        with path.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "worker.py", "--handlers", handlers, "--identity", identity, *options],
+                cwd=ROOT,
+                env={**self.environment, **settings},
+                stderr=log,
+                stdout=log,
+                start_new_session=True,
+            )
+        worker = WorkerProcess(process, path)
+        self.workers.append(worker)
+
+        async def ready() -> bool:
+            assert process.poll() is None, path.read_text()
+            return identity in {row.facts.identity for row in await self.client.workers()} - known
+
+        await eventually(ready)
+        return worker
+
+    def run(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        """Runs `starter.py` to its end."""
+        return subprocess.run(
+            [sys.executable, "starter.py", *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            **options,  # type: ignore[call-overload]
+        )
+
+    async def statuses(self, batch_id: UUID) -> dict[str, int]:
+        """How many rows stand in each state, counted from the rows."""
+        rows = await self.pool.fetch(
+            "select status, count(*) from fanout.results where batch_id = $1 group by status", batch_id
+        )
+        return dict(rows)
+
+
+async def create_database(stack: Stack, template: str) -> str:
+    """A new database made from `template`; answers its URL."""
+    name = f"test_{uuid4().hex[:16]}"
+    connection = await asyncpg.connect(stack.database_url)
+    try:
+        await connection.execute(f'create database "{name}" template "{template}"')
+    finally:
+        await connection.close()
+    return f"{stack.database_url.rpartition('/')[0]}/{name}"
+
+
+async def create_namespace(address: str) -> str:
+    """A new namespace with Fanout's search attributes."""
+    name = f"test-{uuid4().hex[:16]}"
+    client = await Client.connect(address)
+    await client.workflow_service.register_namespace(
+        RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=Duration(seconds=86_400))
+    )
+
+    async def registered() -> bool:
+        try:
+            await client.operator_service.add_search_attributes(
+                AddSearchAttributesRequest(namespace=name, search_attributes=SEARCH_ATTRIBUTES)
+            )
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    await eventually(registered)
+    return name
+
+
+@asynccontextmanager
+async def deployment(stack: Stack, template: str, folder: Path, **settings: object) -> AsyncIterator[Deployment]:
+    """Makes a deployment and takes it down again, its workers with it."""
+    url = await create_database(stack, template)
+    namespace = await create_namespace(stack.temporal_address)
+    chosen = Settings.from_environment({}).with_values({"database_url": SecretStr(url), **settings})
+    servers = Servers(url, "the test", {"target_host": stack.temporal_address, "namespace": namespace}, "the test")
+    environment = {
+        **stack.environment(dict(os.environ)),
+        "FANOUT_DATABASE_URL": url,
+        "TEMPORAL_NAMESPACE": namespace,
+        "FANOUT_HEARTBEAT_SECONDS": str(chosen.heartbeat_seconds),
+    }
+    pool = await connect_pool(url, purpose="test", size=4)
+    try:
+        async with FanoutClient.connect(chosen, servers=servers) as client:
+            made = Deployment(chosen, servers, environment, folder, client, pool)
+            try:
+                yield made
+            finally:
+                for worker in made.workers:
+                    worker.kill()
+    finally:
+        await pool.close()
