@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from pydantic import SecretStr
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from activities.batches import BatchActivities
 from activities.engine import Engine
@@ -147,6 +147,8 @@ def make_worker(temporal: Client, settings: Settings, identity: str, engine: Eng
         identity=identity,
         max_concurrent_activities=settings.concurrency,
         max_cached_workflows=settings.workflow_cache,
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(initial=2, maximum=50),
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=2, initial=2, maximum=20),
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         sticky_queue_schedule_to_start_timeout=STICKY_SECONDS,

@@ -314,19 +314,14 @@ def test_children_of_a_stack_see_no_other_server(tmp_path: Path) -> None:
     base = {
         "HOME": str(tmp_path),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "FANOUT_DATABASE_URL": "postgresql://production/fanout",
-        "FANOUT_LISTEN_URL": "postgresql://production/fanout",
         "FANOUT_CONCURRENCY": "7",
-        "PGPASSWORD": "secret",
     }
-    real = {"TEMPORAL_ADDRESS": "real:7233", "TEMPORAL_API_KEY": "secret", "TEMPORAL_PROFILE": "default"}
+    real = {"FANOUT_DATABASE_URL": "postgresql://real/fanout", "FANOUT_LISTEN_URL": "postgresql://real/fanout"}
+    real |= {"TEMPORAL_ADDRESS": "real:7233", "TEMPORAL_PROFILE": "default", "PGPASSWORD": "secret"}
     assert "production:7233" in what_the_sdk_reads(base), "the profile is one that the SDK finds"
     stack = Stack("postgresql://here/fanout", "127.0.0.1:1", "http://127.0.0.1:2", tmp_path, 3)
     environment = stack.environment(base | real)
-    assert environment == {
-        "HOME": str(tmp_path),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "FANOUT_CONCURRENCY": "7",
+    assert environment == base | {
         "FANOUT_DATABASE_URL": "postgresql://here/fanout",
         "TEMPORAL_ADDRESS": "127.0.0.1:1",
         "TEMPORAL_CONFIG_FILE": os.devnull,
@@ -338,9 +333,9 @@ def test_a_server_that_does_not_start_is_named_with_its_words(home: Path, tmp_pa
     broken = tmp_path / "temporal"
     broken.write_text("#!/bin/sh\necho these are its words >&2\nexit 7\n")
     broken.chmod(0o755)
-    with pytest.raises(StackFailed, match=r"(?s)Temporal ended with 7:\nthese are its words$"):  # noqa: SIM117
-        with use(Settings(home=home, temporal_bin=broken)):
-            pass
+    words = r"Temporal ended with 7:\nthese are its words$"
+    with pytest.raises(StackFailed, match=words), use(Settings(home=home, temporal_bin=broken)):
+        pytest.fail("it started")
     assert not (home / "stack.json").exists()
     with use(Settings(home=home)) as stack:
         assert running(Settings(home=home)) == stack

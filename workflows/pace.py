@@ -35,5 +35,5 @@ def window_size(pace: Pace, slots: int, workers: int) -> int:
     """How many ranges may be pending: enough to fill every slot with slow items, a few a worker with short ones."""
     ranges = max(RANGES_PER_WORKER, RANGES_PER_WORKER * workers)
     if pace.item_seconds is None or pace.item_seconds >= SHORT_ITEM_SECONDS or pace.range_size == 1:
-        ranges = max(ranges, slots + slots // 4)
+        ranges = max(ranges, 2 * slots)
     return min(WINDOW, ranges)

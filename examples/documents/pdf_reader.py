@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pypdf import PdfReader
 from pypdf.errors import DependencyError
+from pypdf.generic import DictionaryObject
 
 from examples.documents.models import Content
 from examples.documents.refusals import refuse
@@ -39,8 +40,10 @@ def read_pdf(path: Path, data: bytes) -> Content:
     if not _has_end(data):
         raise refuse("truncated", path, "ends too early: the last part of this PDF is missing")
     reader = _open(path, data)
-    count = _count_pages(path, reader)
+    count, promised = _count_pages(path, reader)
     texts, notes = _read_pages(reader, count)
+    if promised > count:
+        notes.insert(0, f"the file is damaged: it names {promised:,} pages, of which {count:,} can be found")
     if not texts:
         raise refuse("damaged", path, f"is a damaged PDF: none of its {count} pages can be read")
     facts = _facts(reader)
@@ -72,16 +75,21 @@ def _open(path: Path, data: bytes) -> PdfReader:
     return reader
 
 
-def _count_pages(path: Path, reader: PdfReader) -> int:
+def _count_pages(path: Path, reader: PdfReader) -> tuple[int, int]:
+    """How many pages there are, and how many there should be."""
     try:
         count = len(reader.pages)
+        tree = reader.root_object["/Pages"].get_object()
+        found = tree.get("/Count") if isinstance(tree, DictionaryObject) else None
     except (MemoryError, DependencyError):
         raise
     except Exception as error:
         raise refuse("truncated", path, _no_structure(error)) from error
-    if count == 0:
+    if count == 0 and found == 0:
         raise refuse("empty", path, "is a PDF without a single page")
-    return count
+    if count == 0:
+        raise refuse("truncated", path, "is cut off or broken: none of its pages can be found")
+    return count, found if isinstance(found, int) else count
 
 
 def _no_structure(error: Exception) -> str:

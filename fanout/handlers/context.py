@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -12,18 +11,19 @@ class Cancellation:
     """Tells one running handler to stop: an event for coroutines, a flag for threads, a file for child processes."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._flag = threading.Event()
+        # A plain attribute: one thread sets it once, and any thread may read it. An Event per item costs more than an item.
+        self._requested = False
         self._file = file
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: tuple[asyncio.Future[None], ...] = ()
 
     @property
     def requested(self) -> bool:
         """Whether the handler should stop."""
-        return self._flag.is_set() or (self._file is not None and self._file.exists())
+        return self._requested or (self._file is not None and self._file.exists())
 
     def request(self) -> None:
         """Asks the handler to stop; called on the handlers' loop."""
-        self._flag.set()
+        self._requested = True
         if self._file is not None:
             self._file.touch()
         for waiter in self._waiters:
@@ -32,14 +32,11 @@ class Cancellation:
 
     async def wait(self) -> None:
         """Returns once a stop is requested; on the handlers' loop only."""
-        if self._flag.is_set():
+        if self._requested:
             return
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.remove(waiter)
+        self._waiters += (waiter,)
+        await waiter
 
 
 @dataclass(frozen=True, slots=True)

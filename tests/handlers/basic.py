@@ -36,3 +36,11 @@ def block(payload: dict[str, float]) -> float:
 async def fail(payload: Any, ctx: Context) -> None:
     """Fails for good."""
     raise PermanentError(f"item {ctx.item_key} cannot work", code="hopeless")
+
+
+@handler("test.flaky", max_attempts=4)
+async def flaky(payload: int, ctx: Context) -> int:
+    """Fails `payload` times before it works; the row counts."""
+    if ctx.attempt <= payload:
+        raise ConnectionError("not yet")
+    return ctx.attempt
