@@ -216,20 +216,12 @@ def test_a_pdf_without_pages_is_empty_and_one_without_text_gets_a_note(tmp_path:
 
 
 def test_missing_and_unreadable_files_say_so(tmp_path: Path) -> None:
-    circle = tmp_path / "circle"
-    circle.symlink_to(circle)
-    file = written(tmp_path, "a.txt", "text")
-    missing = (
-        tmp_path / "nothing.pdf",
-        circle,
-        file / "below",
-        tmp_path / ("n" * 300),
-        Path("/a\0b"),
-        Path("/\ud800"),
-    )
-    assert [refusal(path).code for path in missing] == ["missing"] * len(missing)
-    for path in missing:
-        str(refusal(path)).encode()
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    written(tmp_path, "a.txt", "text")
+    names = ("nothing.pdf", "circle", "a.txt/below", "n" * 300, "a\0b", "\ud800")
+    errors = [refusal(tmp_path / name) for name in names]
+    assert [error.code for error in errors] == ["missing"] * len(names)
+    assert all(str(error).encode() for error in errors)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")

@@ -11,7 +11,7 @@ from fanout.client.handle import BatchHandle
 from fanout.client.items import Items
 from fanout.client.starting import Starter
 from fanout.client.status import Status
-from fanout.client.submitting import SubmitOptions, refuse_unknown, store_batch
+from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
 from fanout.devstack import running
 from fanout.errors import InvalidRequest, UnknownBatch
 from fanout.handlers import Handlers
@@ -92,6 +92,13 @@ class FanoutClient:
         if not batch.closed:
             await self.starter.start(batch)
         return handle
+
+    async def check(self, handler: str, items: Items, *, key: str | None = None) -> int:
+        """How many items a submit would store; raises InvalidRequest as it would, and stores nothing.
+
+        Whether anybody knows the handler is not looked at.
+        """
+        return await check_batch(self.store, SubmitOptions(handler, key), items, self._settings.max_payload_bytes)
 
     async def known_handlers(self) -> set[str]:
         """The names that a live worker or this client knows."""

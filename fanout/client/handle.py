@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fanout.client.client import FanoutClient
 
 FIRST_POLL_SECONDS = 0.05
-LONGEST_POLL_SECONDS = 1.0
+LONGEST_POLL_SECONDS = 0.25
 
 
 class BatchHandle:

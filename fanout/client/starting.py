@@ -31,6 +31,8 @@ from fanout.store import BatchRow
 log = logging.getLogger("fanout.client")
 
 START_SECONDS = timedelta(seconds=20)
+# A worker that dies with a workflow task in hand holds its batch up for this long; the server's default is 10 s.
+TASK_TIMEOUT = timedelta(seconds=5)
 KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 INT = IndexedValueType.INDEXED_VALUE_TYPE_INT
 SEARCH_ATTRIBUTES = {
@@ -87,6 +89,7 @@ class Starter:
             static_summary=(batch.title or f"{batch.handler} {batch.key}")[:150],
             static_details=f"batch {batch.id}: {batch.total:,} items for {batch.handler}",
             search_attributes=self._attributes(batch) if self._searchable else TypedSearchAttributes.empty,
+            task_timeout=TASK_TIMEOUT,
             rpc_timeout=START_SECONDS,
         )
 

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 from uuid import UUID, uuid4
 
 from fanout.client.items import Items, check_key, chunks
 from fanout.contracts import RANGE_ITEMS
 from fanout.encoding import Fingerprint
-from fanout.errors import InvalidRequest, KeyConflict, UnknownHandler
+from fanout.errors import DuplicateItemKey, InvalidRequest, KeyConflict, UnknownHandler
 from fanout.names import HANDLER_NAME, Names
 from fanout.store import BatchStore, NewBatch, Submission
 
@@ -105,3 +106,24 @@ async def _join(store: BatchStore, options: SubmitOptions, key: str, owner: UUID
     outcome = SubmitOutcome.ALREADY_DONE if batch.closed else SubmitOutcome.JOINED
     await store.add_duplicate(owner, options.origin, outcome)
     return outcome
+
+
+async def check_batch(store: BatchStore, options: SubmitOptions, items: Items, payload_limit: int) -> int:
+    """How many items there are, once each is known to be one that `store_batch` would store. Stores and locks nothing.
+
+    Raises InvalidItem, DuplicateItemKey or KeyConflict as that would. Takes about 150 bytes of memory for each item.
+    """
+    fingerprint = Fingerprint()
+    positions: dict[bytes, int] = {}
+    async for chunk in chunks(items, payload_limit):
+        for item in chunk:
+            position = len(positions)
+            first = positions.setdefault(blake2b(item.key.encode(), digest_size=16).digest(), position)
+            if first != position:
+                raise DuplicateItemKey(item.key, first, position)
+            fingerprint.add(item.key, item.payload)
+    owner = None if options.key is None else await store.find_batch(options.handler, options.key)
+    batch = None if owner is None else await store.read_batch(owner)
+    if batch is not None and batch.fingerprint != fingerprint.digest():
+        raise KeyConflict(options.handler, batch.key, batch.id)
+    return len(positions)

@@ -1,0 +1,87 @@
+"""What a command says: its answer on stdout, everything else on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, TextIO
+
+from pydantic_core import to_jsonable_python
+from rich.console import Console, RenderableType
+
+# Wide enough that no id or key is cut where the reader is a program or a file.
+FILE_COLUMNS = 200
+
+
+class OutputClosed(Exception):
+    """Nobody reads the answer any more, as in `… | head -1`: the command ends quietly."""
+
+
+class Output:
+    """One command's answer. With `as_json` stdout carries JSON alone: what other code prints goes to stderr."""
+
+    def __init__(self, stream: TextIO, as_json: bool) -> None:
+        self._stream = stream
+        self.as_json = as_json
+        self.notes = Console(stderr=True, highlight=False)
+        width = None if stream.isatty() else FILE_COLUMNS
+        self._console = Console(file=stream, highlight=False, width=width)
+
+    @classmethod
+    def standard(cls, as_json: bool) -> "Output":
+        """Over this process's stdout, in UTF-8 whatever the locale."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError):
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        made = cls(sys.stdout, as_json)
+        if as_json:
+            sys.stdout = sys.stderr
+        return made
+
+    def emit(self, value: Any) -> None:
+        """One JSON object as a line, at once."""
+        self.write(to_json(value) + "\n")
+        self.flush()
+
+    def show(self, *views: RenderableType) -> None:
+        """Something for people, at once."""
+        with self._console.capture() as captured:
+            for view in views:
+                self._console.print(view)
+        self.write(captured.get())
+        self.flush()
+
+    def write(self, text: str) -> None:
+        """Writes to stdout as it is; raises OutputClosed."""
+        try:
+            self._stream.write(text)
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+    def flush(self) -> None:
+        """Hands on what was written; raises OutputClosed."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+    def note(self, *lines: str) -> None:
+        """Lines on stderr; that nobody reads them is no error."""
+        with suppress(OSError):
+            print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def to_json(value: Any) -> str:
+    """One line of JSON; times become ISO 8601 with their offset."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=to_jsonable_python)
+
+
+def printable(text: str, limit: int = 300) -> str:
+    """A caller's text for a terminal: no control characters, which could move its cursor or change its colours."""
+    clean = "".join(character if character.isprintable() else " " for character in text[: limit + 1])
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def csv_row(values: Iterable[Any]) -> list[str]:
+    """Cells: texts as they are, null as nothing, everything else as JSON."""
+    return ["" if value is None else value if isinstance(value, str) else to_json(value) for value in values]

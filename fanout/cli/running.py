@@ -1,0 +1,100 @@
+"""Runs one command and gives its end an exit code."""
+
+import asyncio
+import inspect
+import json
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any, NoReturn
+
+from fanout.cli.options import GlobalOptions
+from fanout.cli.output import Output, OutputClosed
+from fanout.cli.session import Session
+from fanout.errors import FanoutError, InvalidRequest, SchemaMismatch, ServerUnreachable, StackFailed
+from fanout.settings import Settings
+
+DONE = 0
+NOT_COMPLETED = 1
+WRONG_CALL = 2
+UNREACHABLE = 3
+FAULT = 70
+INTERRUPTED = 130
+
+Command = Callable[..., Any]
+
+
+def run_command(command: Command, options: GlobalOptions, given: Mapping[str, Any]) -> int:
+    """Runs `command(session, **given)`, and answers its exit code; whatever goes wrong is said on stderr."""
+    output = Output.standard(bool(options.as_json))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    session = None
+    try:
+        _refuse_bad_text(given)
+        _set_up_logging(options)
+        session = Session(options, Settings.from_environment(), output)
+        code = _call(command, session, given)
+        output.flush()
+        return code
+    except OutputClosed:
+        return DONE
+    except KeyboardInterrupt:
+        output.note(_interrupted(session))
+        return INTERRUPTED
+    except FanoutError as error:
+        output.note(f"{error.code}: {error}")
+        return UNREACHABLE if isinstance(error, ServerUnreachable | StackFailed | SchemaMismatch) else WRONG_CALL
+    except Exception:
+        output.note(traceback.format_exc())
+        return FAULT
+
+
+def _call(command: Command, session: Session, given: Mapping[str, Any]) -> int:
+    answer = command(session, **given)
+    if inspect.iscoroutine(answer):
+        answer = asyncio.run(answer)
+    return DONE if answer is None else int(answer)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    # Not asyncio's own handler: that one waits for the loop, which may be reading from a silent pipe.
+    raise KeyboardInterrupt
+
+
+def _interrupted(session: Session | None) -> str:
+    if session is None or session.goes_on is None:
+        return "interrupted"
+    return f"interrupted; the batch goes on: `watch {session.goes_on}` shows it, `cancel {session.goes_on}` ends it"
+
+
+def _refuse_bad_text(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"{name.replace('_', '-')}: the text is not UTF-8") from None
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _set_up_logging(options: GlobalOptions) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler.setFormatter(_JsonLines() if options.log_format == "json" else text)
+    logging.basicConfig(level=(options.log_level or "warning").upper(), handlers=[handler])

@@ -1,0 +1,127 @@
+"""Items from files: JSON Lines, CSV and file names. Each is read once, as it is asked for, in constant memory."""
+
+import csv
+import glob
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from fanout.client import Item
+from fanout.encoding import UnstorableValue, decode
+from fanout.errors import InvalidItem, InvalidRequest, shorten
+
+STDIN = "-"
+_BOM = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n"
+# A character of the payload takes at most six bytes in JSON, and a line holds a key, names and white space beside it.
+_LINE_FACTOR = 6
+_LINE_EXTRA = 65_536
+
+
+def read_items(source: str, payload_limit: int) -> Iterator[Item]:
+    """The items of a `.csv` file, else of JSON Lines; `-` is stdin. Raises InvalidItem, with position and line."""
+    try:
+        if source == STDIN:
+            yield from read_jsonl(sys.stdin.buffer, "stdin", payload_limit)
+        elif source.lower().endswith(".csv"):
+            with open(source, encoding="utf-8-sig", newline="") as file:
+                yield from read_csv(file, source, payload_limit)
+        else:
+            with open(source, "rb") as file:
+                yield from read_jsonl(file, source, payload_limit)
+    except OSError as error:
+        raise InvalidRequest(f"{shorten(source)} cannot be read: {error.strerror or error}") from None
+
+
+def read_jsonl(file: BinaryIO, name: str, payload_limit: int) -> Iterator[Item]:
+    """An item a line. Blank lines are skipped and take no position; a byte order mark at the start is ignored.
+
+    An object whose only names are `key` and `payload` is an item; anything else is a payload.
+    """
+    limit = _LINE_FACTOR * payload_limit + _LINE_EXTRA
+    number = position = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise InvalidItem(position, None, f"line {number} of {name} is longer than {limit} bytes")
+        line = (line.removeprefix(_BOM) if number == 1 else line).strip(_BLANK)
+        if line:
+            yield _item(line, position, f"line {number} of {name}")
+            position += 1
+
+
+def _item(line: bytes, position: int, where: str) -> Item:
+    try:
+        # Not the bytes themselves: json would guess their encoding.
+        value = decode(line.decode())
+    except UnicodeDecodeError:
+        raise InvalidItem(position, None, f"{where}: not UTF-8") from None
+    except UnstorableValue as error:
+        raise InvalidItem(position, None, f"{where}: {error}") from None
+    if not isinstance(value, dict) or value.keys() != {"key", "payload"}:
+        return Item(value)
+    if not isinstance(value["key"], str):
+        kind = "null" if value["key"] is None else type(value["key"]).__name__
+        raise InvalidItem(position, None, f"{where}: its key must be a string, not {kind}")
+    return Item(value["payload"], value["key"])
+
+
+def read_csv(file: TextIO, name: str, payload_limit: int) -> Iterator[Item]:
+    """An item a row: an object of texts under the header's names; a column `key` is the key. Blank lines are skipped."""
+    csv.field_size_limit(payload_limit)
+    reader = csv.reader(file, strict=True)
+    header: list[str] | None = None
+    position = 0
+    try:
+        for row in reader:
+            where = f"line {reader.line_num} of {name}"
+            if header is None:
+                header = _header(row, name)
+            elif row:
+                yield _row(header, row, position, where)
+                position += 1
+    except (csv.Error, UnicodeDecodeError) as error:
+        reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise InvalidItem(position, None, f"after line {reader.line_num} of {name}: {reason}") from None
+    if header is None:
+        raise InvalidRequest(f"{name} has no header line")
+
+
+def _header(row: list[str], name: str) -> list[str]:
+    for column, title in enumerate(row, 1):
+        if not title:
+            raise InvalidRequest(f"column {column} of {name} has no name in its header line")
+        if title in row[: column - 1]:
+            raise InvalidRequest(f"the name {shorten(title)!r} stands twice in the header line of {name}")
+    if not row:
+        raise InvalidRequest(f"the first line of {name} is blank; it has to name the columns")
+    return row
+
+
+def _row(header: list[str], row: list[str], position: int, where: str) -> Item:
+    if len(row) != len(header):
+        raise InvalidItem(position, None, f"{where} has {len(row)} cells, the header {len(header)}")
+    payload: dict[str, Any] = dict(zip(header, row, strict=True))
+    return Item(payload, payload.pop("key", None))
+
+
+def match_files(pattern: str) -> list[Item]:
+    """One item for each file that the pattern matches, by name: its absolute path is the key, and `path` of the payload.
+
+    `**` reaches into all folders below; folders themselves are left out. Raises InvalidRequest without any match.
+    """
+    found = glob.iglob(os.path.expanduser(pattern), recursive=True)
+    paths = sorted({os.path.abspath(path) for path in found if Path(path).is_file()})
+    if not paths:
+        raise InvalidRequest(f"--glob {shorten(pattern)!r} matches no file")
+    return [_file(position, path) for position, path in enumerate(paths)]
+
+
+def _file(position: int, path: str) -> Item:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise InvalidItem(position, None, f"the path {shorten(ascii(os.fsencode(path)))} is not UTF-8") from None
+    return Item({"path": path}, path)

@@ -1,0 +1,125 @@
+"""`submit`: items from files into a batch."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+from fanout.cli.local import local_handlers
+from fanout.cli.session import Session
+from fanout.cli.sources import match_files, read_items
+from fanout.cli.views import describe_submit, status_view
+from fanout.cli.watch import end_code, follow
+from fanout.client import BatchHandle, FanoutClient, Item
+from fanout.client.submitting import SubmitOptions, refuse_unknown
+from fanout.errors import InvalidRequest
+
+HandlerName = Annotated[str, typer.Argument(metavar="HANDLER", show_default=False)]
+
+
+async def submit(
+    session: Session,
+    handler: HandlerName,
+    items: Annotated[
+        str | None,
+        typer.Option("--items", metavar="FILE", help="JSON Lines, or CSV if it ends in .csv; - is JSON Lines on stdin."),
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--glob", metavar="PATTERN", help="One item a file; ** reaches into all folders.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="K", help="One batch for ever; a random key by default.")
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="T", help="Words for people, up to 200.")] = None,
+    range_size: Annotated[
+        int | None, typer.Option("--range-size", metavar="N", help="Items an activity; by default they adapt.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the batch is closed; 1 if not completed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check every item and store nothing.")] = False,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Accept a handler that nobody knows yet.")
+    ] = False,
+) -> int | None:
+    """Submits a batch: all of its items are stored, or on any error none of them.
+
+    The same key with the same items joins the batch that has it; with other items it is refused.
+
+    In JSON Lines an object whose only names are key and payload is an item, anything else is a payload; blank lines
+    are skipped. A row of CSV is an object of texts, and a column key is the key.
+    """
+    options = SubmitOptions(handler, key, title, range_size, origin="cli")
+    if (items is None) == (pattern is None):
+        raise InvalidRequest("a submit takes either --items or --glob")
+    if dry_run and wait:
+        raise InvalidRequest("--dry-run stores nothing that --wait could wait for")
+    found = _find(session, items, pattern)
+    async with session.connect() as client:
+        if not allow_unknown:
+            await _refuse_unknown(session, client, handler)
+        if dry_run:
+            _tell(session, await _check(session, client, options, found))
+            return None
+        batch = await client.submit(
+            handler, found, key=key, title=title, range_size=range_size, allow_unknown=True, origin=options.origin
+        )
+        session.goes_on = batch.batch_id
+        _tell(session, await _answer(batch))
+        return await _wait(session, batch) if wait else None
+
+
+def _find(session: Session, items: str | None, pattern: str | None) -> Iterable[Item]:
+    if pattern is not None:
+        return match_files(pattern)
+    assert items is not None
+    return read_items(items, session.settings.max_payload_bytes)
+
+
+async def _refuse_unknown(session: Session, client: FanoutClient, handler: str) -> None:
+    known = await client.known_handlers()
+    # A caller's modules are imported only where no worker answers for the name: an import can do anything.
+    if handler not in known:
+        refuse_unknown(handler, known | set(local_handlers(session.settings)))
+
+
+async def _check(
+    session: Session, client: FanoutClient, options: SubmitOptions, items: Iterable[Item]
+) -> dict[str, Any]:
+    total = await client.check(options.handler, items, key=options.key)
+    names = session.settings.names
+    return {
+        "batch_id": None,
+        "workflow_id": None if options.key is None else names.workflow_id(options.handler, options.key),
+        "handler": options.handler,
+        "key": options.key,
+        "outcome": "dry_run",
+        "total": total,
+    }
+
+
+async def _answer(batch: BatchHandle) -> dict[str, Any]:
+    row = await batch.read()
+    return {
+        "batch_id": row.id,
+        "workflow_id": row.workflow_id,
+        "handler": row.handler,
+        "key": row.key,
+        "outcome": batch.outcome,
+        "total": row.total,
+    }
+
+
+def _tell(session: Session, answer: dict[str, Any]) -> None:
+    if session.output.as_json:
+        session.output.emit(answer)
+    else:
+        session.output.show(describe_submit(answer))
+
+
+async def _wait(session: Session, batch: BatchHandle) -> int:
+    status = await follow(session, batch)
+    session.goes_on = None
+    if session.output.as_json:
+        session.output.emit(status)
+    else:
+        session.output.show(status_view(status))
+    return end_code(status)

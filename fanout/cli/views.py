@@ -1,0 +1,221 @@
+"""What people see: calm, aligned, and with words instead of names of states."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fanout.cli.output import printable
+from fanout.client import Status, SubmitOutcome
+from fanout.handlers import Handler
+from fanout.states import BatchStatus, ItemStatus
+from fanout.store import ItemRow, WorkerRow
+
+STATUS_STYLES: dict[str, str] = {
+    BatchStatus.PENDING: "cyan",
+    BatchStatus.PROCESSING: "blue",
+    BatchStatus.PAUSED: "yellow",
+    BatchStatus.CANCELLING: "yellow",
+    BatchStatus.COMPLETED: "green",
+    BatchStatus.COMPLETED_WITH_FAILURES: "yellow",
+    BatchStatus.FAILED: "red",
+    BatchStatus.CANCELLED: "magenta",
+}
+_OUTCOMES = {
+    SubmitOutcome.STARTED: "started",
+    SubmitOutcome.JOINED: "joined a batch that runs already",
+    SubmitOutcome.ALREADY_DONE: "done already, nothing runs again",
+    "dry_run": "checked, nothing stored",
+}
+_BAR_COLUMNS = 30
+
+
+def described(status: str) -> Text:
+    """A state in plain words and its colour."""
+    return Text(status.replace("_", " "), style=STATUS_STYLES.get(status, ""))
+
+
+def counts(status: Status) -> str:
+    """How many items stand where; states without items are left out."""
+    found = ((state, getattr(status, state)) for state in map(str, ItemStatus))
+    return ", ".join(f"{count:,} {state}" for state, count in found if count) or "no items"
+
+
+def facts(rows: Iterable[tuple[str, RenderableType | None]]) -> Table:
+    """Names on the left, values on the right; those without a value are left out."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        if value is not None:
+            table.add_row(name, value)
+    return table
+
+
+def listing(*columns: str) -> Table:
+    """A table of many things."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def status_view(status: Status) -> Table:
+    """One batch."""
+    return facts(
+        [
+            ("batch", Text(str(status.batch_id), style="bold")),
+            ("key", Text(f"{status.handler}/{printable(status.key)}")),
+            ("title", None if status.title is None else Text(printable(status.title))),
+            ("status", described(status.status)),
+            ("reason", None if status.reason is None else Text(printable(status.reason))),
+            ("", _bar(status)),
+            ("items", Text(f"{status.total:,}: {counts(status)}" if status.total else "none")),
+            ("created", when(status.created_at)),
+            ("started", when(status.started_at)),
+            ("closed", _closed(status)),
+            ("workers", _workers(status)),
+        ]
+    )
+
+
+def _bar(status: Status) -> Table:
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=max(1, status.total), completed=status.settled if status.total else 1, width=_BAR_COLUMNS),
+        f"{status.percent} %",
+    )
+    return bar
+
+
+def _closed(status: Status) -> Text | None:
+    if status.closed_at is None:
+        return None
+    took = elapsed(status.closed_at - status.created_at)
+    return Text(f"{when(status.closed_at)}, after {took}")
+
+
+def _workers(status: Status) -> Text | None:
+    if status.closed:
+        return None
+    if status.workers == 0:
+        return Text(f"none: it waits for a worker that knows {status.handler}", style="yellow")
+    return Text(f"{status.workers} that know {status.handler}" if status.workers > 1 else f"1 knows {status.handler}")
+
+
+def list_view(statuses: Iterable[Status]) -> Table:
+    """Many batches, one a line."""
+    table = listing("batch", "handler/key", "status", "items", "done", "failed", "created")
+    table.columns[0].no_wrap = True
+    for column in (3, 4, 5):
+        table.columns[column].justify = "right"
+    for status in statuses:
+        table.add_row(
+            str(status.batch_id),
+            Text(f"{status.handler}/{printable(status.key, 60)}"),
+            described(status.status),
+            f"{status.total:,}",
+            f"{status.percent} %",
+            Text(f"{status.failed:,}", style="red" if status.failed else "dim"),
+            when(status.created_at),
+        )
+    return table
+
+
+def describe_submit(answer: dict[str, Any]) -> Table:
+    """What a submit came to."""
+    key = "" if answer["key"] is None else f"/{printable(answer['key'])}"
+    return facts(
+        [
+            ("batch", None if answer["batch_id"] is None else Text(str(answer["batch_id"]), style="bold")),
+            ("key", Text(f"{answer['handler']}{key}")),
+            ("outcome", Text(_OUTCOMES[answer["outcome"]])),
+            ("items", f"{answer['total']:,}"),
+        ]
+    )
+
+
+def item_view(item: ItemRow) -> Table:
+    """One item with its history."""
+    row = item.row
+    return facts(
+        [
+            ("item", Text(printable(row.item_key, 400), style="bold")),
+            ("position", str(row.seq)),
+            ("status", described(row.status)),
+            ("attempts", f"{row.attempts}, and {row.crashes} lost with their worker" if row.crashes else f"{row.attempts}"),
+            ("due", when(item.due_at)),
+            ("claimed", when(item.claimed_at)),
+            ("settled", when(item.settled_at)),
+            ("worker", None if item.worker is None else Text(printable(item.worker))),
+            ("payload", Text(printable(str(row.payload), 2_000))),
+            ("result", None if row.result is None else Text(printable(str(row.result), 2_000))),
+            ("error", None if row.error is None else error_text(row.error)),
+            *((event["at"][:19].replace("T", " "), Text(event_words(event))) for event in item.history),
+        ]
+    )
+
+
+def error_text(error: dict[str, Any]) -> Text:
+    """An error in one line."""
+    return Text(f"{error.get('code')}: {printable(str(error.get('message') or error.get('type')))}", style="red")
+
+
+def event_words(event: dict[str, Any]) -> str:
+    """An event in one line."""
+    error = event["data"].get("error") or {}
+    return " ".join(filter(None, [event["kind"], error.get("code"), printable(str(error.get("message") or ""))]))
+
+
+def workers_view(workers: Iterable[WorkerRow]) -> Table:
+    """The live workers."""
+    table = listing("worker", "handlers", "at once", "build", "since")
+    for worker in workers:
+        table.add_row(
+            Text(printable(worker.facts.identity)),
+            ", ".join(sorted(worker.facts.handlers)),
+            str(worker.facts.concurrency),
+            Text(printable(worker.facts.build)),
+            when(worker.started_at),
+        )
+    return table
+
+
+def handlers_view(handlers: Iterable[dict[str, Any]]) -> Table:
+    """The known handlers."""
+    table = listing("handler", "runs in", "time limit", "attempts", "workers")
+    for handler in handlers:
+        table.add_row(
+            handler["name"],
+            handler["mode"],
+            elapsed(timedelta(seconds=handler["timeout_seconds"])),
+            str(handler["maximum_attempts"]),
+            str(handler["workers"] or "none, known here"),
+        )
+    return table
+
+
+def handler_facts(name: str, facts_: dict[str, Any], workers: int, local: Handler | None) -> dict[str, Any]:
+    """One known handler as `handlers --json` gives it."""
+    return {"name": name, **facts_, "workers": workers, "local": local is not None}
+
+
+def when(at: datetime | None) -> str | None:
+    """A time on the reader's clock."""
+    return None if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def elapsed(span: timedelta) -> str:
+    """A span in its two largest units."""
+    seconds = span.total_seconds()
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
