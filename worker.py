@@ -27,12 +27,11 @@ from fanout.exits import leave
 from fanout.handlers import Handlers, load_handlers
 from fanout.handlers.builtin import builtin_handlers
 from fanout.servers import Servers, choose_servers
-from fanout.settings import Settings
+from fanout.settings import EXAMPLE_HANDLERS, Settings
 from fanout.store import BatchStore, WorkerFacts, connect_pool
 from workflows.batch import Batch
 from workflows.shard import Shard
 
-EXAMPLE_HANDLERS = ("examples.documents",)
 START_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 HEARTBEAT_THROTTLE = timedelta(seconds=1)

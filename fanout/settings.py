@@ -12,6 +12,8 @@ from fanout.errors import InvalidSetting
 from fanout.names import DEPLOYMENT_NAME, Names
 
 PREFIX = "FANOUT_"
+EXAMPLE_HANDLERS = ("examples.documents.handlers", "examples.documents.demo_handlers")
+"""What a worker on the dev stack runs when nobody names modules."""
 
 
 def _split(value: object) -> object:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fanout.cli.arguments import HandlerName
 from fanout.cli.local import local_handlers
 from fanout.cli.session import Session
 from fanout.cli.sources import match_files, read_items
@@ -13,9 +14,6 @@ from fanout.cli.watch import end_code, follow
 from fanout.client import BatchHandle, FanoutClient, Item
 from fanout.client.submitting import SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
-
-HandlerName = Annotated[str, typer.Argument(metavar="HANDLER", show_default=False)]
-
 
 async def submit(
     session: Session,
@@ -64,7 +62,7 @@ async def submit(
         )
         session.goes_on = batch.batch_id
         _tell(session, await _answer(batch))
-        return await _wait(session, batch) if wait else None
+        return await _wait(session, client, batch) if wait else None
 
 
 def _find(session: Session, items: str | None, pattern: str | None) -> Iterable[Item]:
@@ -115,11 +113,10 @@ def _tell(session: Session, answer: dict[str, Any]) -> None:
         session.output.show(describe_submit(answer))
 
 
-async def _wait(session: Session, batch: BatchHandle) -> int:
-    status = await follow(session, batch)
-    session.goes_on = None
+async def _wait(session: Session, client: FanoutClient, batch: BatchHandle) -> int:
+    status = await follow(session, client, batch, say=session.output.note)
     if session.output.as_json:
-        session.output.emit(status)
+        session.output.emit(status.model_dump())
     else:
         session.output.show(status_view(status))
     return end_code(status)

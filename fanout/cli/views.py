@@ -1,6 +1,6 @@
 """What people see: calm, aligned, and with words instead of names of states."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,11 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fanout.cli.output import printable
+from fanout.cli.output import printable, to_json
 from fanout.client import Status, SubmitOutcome
-from fanout.handlers import Handler
 from fanout.states import BatchStatus, ItemStatus
-from fanout.store import ItemRow, WorkerRow
+from fanout.store import ItemRow, ResultRow, Violation, WorkerRow
 
 STATUS_STYLES: dict[str, str] = {
     BatchStatus.PENDING: "cyan",
@@ -44,6 +43,12 @@ def counts(status: Status) -> str:
     """How many items stand where; states without items are left out."""
     found = ((state, getattr(status, state)) for state in map(str, ItemStatus))
     return ", ".join(f"{count:,} {state}" for state, count in found if count) or "no items"
+
+
+def progress_line(status: Status) -> str:
+    """One line of progress."""
+    waiting = f"; no worker knows {status.handler}" if status.workers == 0 and not status.closed else ""
+    return f"{status.status.replace('_', ' ')}: {status.settled:,} of {status.total:,} ({counts(status)}){waiting}"
 
 
 def facts(rows: Iterable[tuple[str, RenderableType | None]]) -> Table:
@@ -79,7 +84,7 @@ def status_view(status: Status) -> Table:
             ("created", when(status.created_at)),
             ("started", when(status.started_at)),
             ("closed", _closed(status)),
-            ("workers", _workers(status)),
+            ("workers", workers_text(status)),
         ]
     )
 
@@ -100,7 +105,8 @@ def _closed(status: Status) -> Text | None:
     return Text(f"{when(status.closed_at)}, after {took}")
 
 
-def _workers(status: Status) -> Text | None:
+def workers_text(status: Status) -> Text | None:
+    """Who works on an open batch."""
     if status.closed:
         return None
     if status.workers == 0:
@@ -153,8 +159,8 @@ def item_view(item: ItemRow) -> Table:
             ("claimed", when(item.claimed_at)),
             ("settled", when(item.settled_at)),
             ("worker", None if item.worker is None else Text(printable(item.worker))),
-            ("payload", Text(printable(str(row.payload), 2_000))),
-            ("result", None if row.result is None else Text(printable(str(row.result), 2_000))),
+            ("payload", Text(printable(to_json(row.payload), 2_000))),
+            ("result", None if row.result is None else Text(printable(to_json(row.result), 2_000))),
             ("error", None if row.error is None else error_text(row.error)),
             *((event["at"][:19].replace("T", " "), Text(event_words(event))) for event in item.history),
         ]
@@ -200,11 +206,6 @@ def handlers_view(handlers: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
-def handler_facts(name: str, facts_: dict[str, Any], workers: int, local: Handler | None) -> dict[str, Any]:
-    """One known handler as `handlers --json` gives it."""
-    return {"name": name, **facts_, "workers": workers, "local": local is not None}
-
-
 def when(at: datetime | None) -> str | None:
     """A time on the reader's clock."""
     return None if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
@@ -219,3 +220,25 @@ def elapsed(span: timedelta) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def violations_view(batches: int, violations: Sequence[Violation]) -> list[RenderableType]:
+    """What `verify` found."""
+    looked = "1 batch" if batches == 1 else f"{batches:,} batches"
+    if not violations:
+        return [Text(f"{looked}: every invariant holds", style="green")]
+    table = listing("batch", "broken", "detail")
+    for violation in violations:
+        table.add_row(str(violation.batch_id), violation.code, Text(printable(violation.detail)))
+    return [Text(f"{looked}: {len(violations)} violations", style="red"), table]
+
+
+def row_view(row: ResultRow) -> Table:
+    """What an item came to."""
+    return facts(
+        [
+            ("status", described(row.status)),
+            ("result", None if row.result is None else Text(printable(to_json(row.result), 2_000))),
+            ("error", None if row.error is None else error_text(row.error)),
+        ]
+    )
