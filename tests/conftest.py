@@ -27,18 +27,18 @@ def stack() -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def template(stack: Stack) -> str:
     """A migrated database to make the tests' databases from; made once for each state of the schema."""
+    return asyncio.run(make_template(stack))
+
+
+async def make_template(stack: Stack) -> str:
+    """The name of the migrated database, which any number of processes may ask for at once."""
     digest = sha256("".join(migration.sql for migration in MIGRATIONS).encode()).hexdigest()[:16]
     name = f"template_{digest}"
-    asyncio.run(_make_template(stack, name))
-    return name
-
-
-async def _make_template(stack: Stack, name: str) -> None:
     connection = await asyncpg.connect(stack.database_url)
     try:
         await connection.execute("select pg_advisory_lock($1)", TEMPLATE_LOCK)
         if await connection.fetchval("select true from pg_database where datname = $1", name):
-            return
+            return name
         # Under another name until it is whole: a killed session must not leave half a template behind.
         await connection.execute(f'drop database if exists "{name}_new"')
         await connection.execute(f'create database "{name}_new"')
@@ -46,6 +46,7 @@ async def _make_template(stack: Stack, name: str) -> None:
         await migrate(pool)
         await pool.close()
         await connection.execute(f'alter database "{name}_new" rename to "{name}"')
+        return name
     finally:
         await connection.close()
 

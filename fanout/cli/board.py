@@ -1,7 +1,8 @@
-"""The live view of one batch on a terminal."""
+"""The live view of one batch: a board on a terminal, else plain lines."""
 
+import time
 from collections import deque
-from types import TracebackType
+from collections.abc import Callable
 from typing import Any, Self
 
 from rich.console import Console, Group
@@ -11,10 +12,37 @@ from rich.progress import TimeRemainingColumn as TimeLeft
 from rich.text import Text
 
 from fanout.cli.output import printable
-from fanout.cli.views import counts, described, error_text, workers_text
+from fanout.cli.views import counts, described, error_text, progress_line, workers_text
 from fanout.client import Status
 
 FAILURES_SHOWN = 5
+LINE_SECONDS = 5.0
+"""How often plain lines tell of progress, while the batch's state stays the same."""
+
+
+class Lines:
+    """Progress in plain lines, none of them twice."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.seen = 0
+        """The newest event that was read."""
+        self.say = say
+        self._said = ""
+        self._next_time = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing has to be put away."""
+
+    def update(self, status: Status, failures: list[dict[str, Any]]) -> None:
+        """Says how far the batch is, if that is news and the last line is old enough."""
+        line = progress_line(status)
+        state = line.partition(":")[0]
+        if line != self._said and (not self._said.startswith(state) or time.monotonic() >= self._next_time):
+            self.say(line)
+            self._said, self._next_time = line, time.monotonic() + LINE_SECONDS
 
 
 class _Rate(ProgressColumn):
@@ -50,12 +78,14 @@ class Board:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def update(self, status: Status, failures: list[dict[str, Any]], note: str | None = None) -> None:
+    def say(self, text: str) -> None:
+        """A line above the board."""
+        self._live.console.print(Text(text, style="bold yellow"))
+
+    def update(self, status: Status, failures: list[dict[str, Any]]) -> None:
         """Shows this status, and these failures below the earlier ones."""
         self._failures.extend(failures)
         total = max(1, status.total)
@@ -64,9 +94,13 @@ class Board:
         )
         state = Text.assemble(described(status.status), f"  {counts(status)}")
         waiting = workers_text(status) if status.workers == 0 else None
-        lines = [state, waiting, None if note is None else Text(note, style="dim")]
-        shown = [line for line in lines if line is not None]
+        shown = [state] if waiting is None else [state, waiting]
         self._live.update(Group(self._progress, *shown, *map(_failure, self._failures)))
+
+
+def progress_view(console: Console, say: Callable[[str], None]) -> Board | Lines:
+    """The board where `console` is a terminal, else lines by `say`."""
+    return Board(console) if console.is_terminal else Lines(say)
 
 
 def _failure(event: dict[str, Any]) -> Text:

@@ -3,19 +3,18 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from fanout.cli.arguments import BatchReference
-from fanout.cli.board import Board
+from fanout.cli.board import Board, Lines, progress_view
 from fanout.cli.running import DONE, NOT_COMPLETED
 from fanout.cli.session import Session
-from fanout.cli.views import progress_line, status_view
+from fanout.cli.views import status_view
 from fanout.client import BatchHandle, FanoutClient, Status
 from fanout.states import BatchStatus
 from fanout.store import OUTAGE
 
 POLL_SECONDS = 0.5
-LINE_SECONDS = 5.0
-"""How often plain lines tell of progress, while the batch's state stays the same."""
 PATIENCE_SECONDS = 60.0
 """For so long the database may be away before a command that only watches gives up."""
 
@@ -42,32 +41,30 @@ def end_code(status: Status) -> int:
 
 
 async def follow(session: Session, client: FanoutClient, batch: BatchHandle, say: Callable[[str], None]) -> Status:
-    """Shows progress until the batch is closed, and answers how it closed: a board on a terminal, else plain lines."""
-    if not session.output.notes.is_terminal:
-        return await _say_progress(batch, say)
-    with Board(session.output.notes) as board:
+    """Shows progress until the batch is closed, and answers how it closed: a board on a terminal, else lines by `say`."""
+    with progress_view(session.output.notes, say) as view:
         async for status in polls(batch):
-            board.update(status, await new_failures(client, batch, board))
+            view.update(status, await new_failures(client, batch, view))
     return status
 
 
-async def polls(batch: BatchHandle) -> AsyncIterator[Status]:
-    """The batch's status twice a second, the last time when it is closed. Outlives an outage of the database."""
+async def polls(batch: BatchHandle, every: float = POLL_SECONDS) -> AsyncIterator[Status]:
+    """The batch's status again and again, the last time when it is closed. Outlives an outage of the database."""
     while True:
         status = await _read(batch)
         yield status
         if status.closed:
             return
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(every)
 
 
-async def new_failures(client: FanoutClient, batch: BatchHandle, board: Board) -> list[dict[str, object]]:
-    """The failures that the board does not have yet, oldest first."""
+async def new_failures(client: FanoutClient, batch: BatchHandle, view: Board | Lines) -> list[dict[str, Any]]:
+    """The failures that the view does not have yet, oldest first."""
     try:
-        events = await client.store.read_events(batch.batch_id, board.seen)
+        events = await client.store.read_events(batch.batch_id, view.seen)
     except OUTAGE:
         return []
-    board.seen = events[-1]["id"] if events else board.seen
+    view.seen = events[-1]["id"] if events else view.seen
     return [event for event in events if event["kind"] == "failed"]
 
 
@@ -90,13 +87,3 @@ async def _emit_changes(session: Session, batch: BatchHandle) -> Status:
         last = status
     assert last is not None
     return last
-
-
-async def _say_progress(batch: BatchHandle, say: Callable[[str], None]) -> Status:
-    said, next_time, state = "", 0.0, None
-    async for status in polls(batch):
-        line = progress_line(status)
-        if line != said and (status.status is not state or time.monotonic() >= next_time):
-            say(line)
-            said, next_time, state = line, time.monotonic() + LINE_SECONDS, status.status
-    return status

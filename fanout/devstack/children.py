@@ -38,7 +38,7 @@ class Child:
                 stdout=output,
                 stderr=output,
                 pass_fds=[inherited],
-                preexec_fn=_tied_to_this_process(death_signal),
+                preexec_fn=tied_to_this_process(death_signal),
             )
 
     @property
@@ -69,7 +69,8 @@ class Child:
             return self._process.wait()
 
 
-def _tied_to_this_process(death_signal: signal.Signals) -> Callable[[], None]:
+def tied_to_this_process(death_signal: signal.Signals) -> Callable[[], None]:
+    """A `preexec_fn`, for the main thread: the child gets `death_signal` as soon as this process is gone."""
     parent = os.getpid()
     # Loaded here: between fork and exec it is too late to load anything.
     prctl = ctypes.CDLL(None).prctl

@@ -74,6 +74,7 @@ class BatchStore:
                     timedelta(days=1),
                     timeout=SCAN_SECONDS,
                 )
+                await connection.execute(STATEMENTS["tell_cancelling"], batch_id)
         return bool(changed)
 
     async def reopen_batch(self, batch_id: UUID, error_type: str | None = None) -> tuple[int, int] | None:
@@ -84,6 +85,7 @@ class BatchStore:
             try:
                 epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id)
                 rows = await connection.fetchval(STATEMENTS["reopen_rows"], batch_id, error_type, timeout=SCAN_SECONDS)
+                await connection.execute(STATEMENTS["tell_reopened"], batch_id)
             except BaseException:
                 await transaction.rollback()
                 raise

@@ -58,12 +58,12 @@ class WorkStore:
         claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
         results = _object((row.seq, row.result) for row in rows)
         seqs = [row.seq for row in rows]
-        return await self._settle("complete", batch_id, seqs, claims, claims, results, slot)
+        return await self._settle("complete", "completed", batch_id, seqs, claims, claims, results, slot)
 
     async def fail(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Fails rows, counts them, and appends an event for each; answers as `complete`."""
         claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
-        return await self._settle("fail", batch_id, [row.seq for row in rows], claims, _facts(rows), slot)
+        return await self._settle("fail", "failed", batch_id, [row.seq for row in rows], claims, _facts(rows), slot)
 
     async def release(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Gives rows back, or cancels them where their batch is being cancelled; answers the seqs that it changed.
@@ -73,12 +73,14 @@ class WorkStore:
         records = await self._pool.fetch(STATEMENTS["release"], batch_id, [row.seq for row in rows], _facts(rows), slot)
         return {record["seq"] for record in records}
 
-    async def _settle(self, name: str, batch_id: UUID, seqs: list[int], claims: str, *arguments: object) -> set[int]:
+    async def _settle(
+        self, name: str, status: str, batch_id: UUID, seqs: list[int], claims: str, *arguments: object
+    ) -> set[int]:
         records = await self._pool.fetch(STATEMENTS[name], batch_id, seqs, *arguments)
         settled = {record["seq"] for record in records}
         if len(settled) < len(seqs):
             missing = [seq for seq in seqs if seq not in settled]
-            records = await self._pool.fetch(STATEMENTS["read_settled"], batch_id, missing, claims)
+            records = await self._pool.fetch(STATEMENTS["read_settled"], batch_id, missing, claims, status)
             settled.update(record["seq"] for record in records)
         return settled
 

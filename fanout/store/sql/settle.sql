@@ -82,7 +82,7 @@ with batch as materialized (
 select s.seq from told left join released s on true where s.seq is not null;
 
 -- name: read_settled
--- Of these rows, the ones that stand settled under the very claims that are named: settles whose answer was lost.
+-- Of these rows, the ones that stand as $4 under the very claims that are named: settles whose answer was lost.
 select r.seq from fanout.results r
-where r.batch_id = $1 and r.seq = any($2::integer[]) and r.settled_at is not null
+where r.batch_id = $1 and r.seq = any($2::integer[]) and r.status = $4
   and r.claim_id = ($3::jsonb ->> r.seq::text)::uuid;

@@ -1,0 +1,85 @@
+"""Workers as children of a command, on a dev stack of its own."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Self
+
+from fanout.devstack import Stack
+from fanout.devstack.children import tied_to_this_process
+from fanout.devstack.logs import open_log, tail
+from fanout.errors import InvalidRequest
+from fanout.settings import environment_without_servers
+
+_WORKER = Path(__file__).resolve().parents[2] / "worker.py"
+
+
+class WorkerChild:
+    """One `worker.py` that uses `stack` and nothing else. It dies with this process, also by SIGKILL.
+
+    It has a session of its own, so that Ctrl-C reaches it only through its parent. Only the main thread may start it.
+    """
+
+    def __init__(
+        self, stack: Stack, arguments: Sequence[str], settings: Mapping[str, str], log: Path | None = None
+    ) -> None:
+        if not _WORKER.is_file():
+            raise InvalidRequest("this command needs the repository: worker.py does not come with the package")
+        self._log = log
+        environment = {**stack.environment(environment_without_servers()), "FANOUT_HOME": str(stack.home), **settings}
+        with _output(log) as output:
+            self._log_start = output.tell() if output is not None and log is not None else 0
+            self._process = subprocess.Popen(
+                [sys.executable, str(_WORKER), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=tied_to_this_process(signal.SIGKILL),
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    @property
+    def code(self) -> int | None:
+        """How it ended, or None while it runs."""
+        return self._process.poll()
+
+    @property
+    def words(self) -> str:
+        """The end of its log, where it has one."""
+        return "" if self._log is None else tail(self._log, self._log_start)
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal; that it is gone already is no error."""
+        self._process.send_signal(number)
+
+    def wait(self, patience_seconds: float | None = None) -> int | None:
+        """How it ended, or None when it still runs after that time."""
+        try:
+            return self._process.wait(patience_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def _output(log: Path | None) -> Iterator[IO[Any] | None]:
+    if log is None:
+        # Not stdout: that one carries the command's answer.
+        yield sys.__stderr__
+        return
+    with open_log(log) as file:
+        yield file

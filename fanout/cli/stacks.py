@@ -1,0 +1,126 @@
+"""`stack` and `dev`: real servers from Python packages, for as long as the command runs."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from fanout.cli.crew import WorkerChild
+from fanout.cli.local import local_modules
+from fanout.cli.migrating import apply_schema
+from fanout.cli.session import Session
+from fanout.cli.views import facts
+from fanout.devstack import Stack, running, use
+from fanout.devstack.locks import SUPERVISOR, USERS, is_held
+from fanout.errors import StackFailed
+from fanout.servers import ServerOptions, Servers, choose_servers
+from fanout.settings import Settings
+
+POLL_SECONDS = 0.2
+LET_GO_SECONDS = 1.0
+END_SECONDS = 15.0
+DRAIN_SECONDS = 15.0
+"""What a drain may take beyond the grace time before the worker is killed."""
+ONLY_STACK = ServerOptions(only_stack=True)
+
+
+def stack(session: Session) -> int:
+    """Runs the dev stack's servers until Ctrl-C: PostgreSQL with Fanout's schema, and Temporal with its Web UI.
+
+    Ignores every setting that points at another server. The data stay in FANOUT_HOME, .fanout by default.
+    """
+    session.options.refuse_servers("stack")
+    with own_stack(session.settings) as found:
+        asyncio.run(apply_schema(stack_servers(session.settings, found)))
+        session.output.emit(addresses(found))
+        session.output.note("the stack is up until Ctrl-C; other commands in this folder find it by themselves")
+        try:
+            while True:
+                _watch(session.settings, found)
+                time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            return 0
+
+
+def dev(session: Session) -> int:
+    """Runs the dev stack and one worker until Ctrl-C, which drains the worker first.
+
+    The worker runs FANOUT_HANDLERS, by default the example handlers. Ignores every setting that points at a real server.
+    """
+    session.options.refuse_servers("dev")
+    with own_stack(session.settings) as found:
+        asyncio.run(apply_schema(stack_servers(session.settings, found)))
+        _tell(session, found)
+        with WorkerChild(found, ["--handlers", *local_modules(session.settings)], {}) as worker:
+            try:
+                while worker.code is None:
+                    _watch(session.settings, found)
+                    time.sleep(POLL_SECONDS)
+            except KeyboardInterrupt:
+                return _drain(session, worker)
+            session.output.note(f"the worker ended by itself, with {worker.code}")
+            return worker.code or 0
+
+
+@contextmanager
+def own_stack(settings: Settings) -> Iterator[Stack]:
+    """The folder's stack; unless somebody else uses it too, its servers are gone when the block has ended."""
+    try:
+        with use(settings) as found:
+            yield found
+    finally:
+        wait_for_end(settings.home.resolve())
+
+
+def wait_for_end(home: Path) -> None:
+    """Returns as soon as the servers are gone, or after a moment when others use them."""
+    started = time.monotonic()
+    patience = LET_GO_SECONDS
+    while is_held(home / SUPERVISOR) and time.monotonic() < started + patience:
+        # The supervisor holds this one alone once it has seen that no user is left.
+        patience = END_SECONDS if is_held(home / USERS) else patience
+        time.sleep(POLL_SECONDS / 4)
+
+
+def stack_servers(settings: Settings, found: Stack) -> Servers:
+    """The stack's two servers, whatever the environment says."""
+    return choose_servers(settings, found, ONLY_STACK)
+
+
+def addresses(found: Stack) -> dict[str, Any]:
+    """Where the servers are; the database's URL holds its password."""
+    return {"database_url": found.database_url, "temporal_address": found.temporal_address, "ui_url": found.ui_url}
+
+
+def address_rows(found: Stack) -> list[tuple[str, Text]]:
+    """The addresses for people."""
+    names = {"database_url": "PostgreSQL", "temporal_address": "Temporal", "ui_url": "Web UI"}
+    return [(names[name], Text(value, overflow="fold")) for name, value in addresses(found).items()]
+
+
+def _watch(settings: Settings, found: Stack) -> None:
+    if running(settings) is None:
+        raise StackFailed(found.home, "its servers have ended; supervisor.log in that folder says why")
+
+
+def _tell(session: Session, found: Stack) -> None:
+    if session.output.as_json:
+        session.output.emit(addresses(found))
+    else:
+        session.output.show(facts(address_rows(found)))
+    session.output.note("stack and worker are up until Ctrl-C; other commands in this folder find them by themselves")
+
+
+def _drain(session: Session, worker: WorkerChild) -> int:
+    session.output.note("draining the worker; Ctrl-C again ends it now")
+    worker.send(signal.SIGTERM)
+    try:
+        worker.wait(session.settings.grace_seconds + DRAIN_SECONDS)
+    except KeyboardInterrupt:
+        worker.kill()
+    return 0

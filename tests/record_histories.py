@@ -1,0 +1,76 @@
+"""Records the histories that tests/test_workflows.py replays: `.venv/bin/python -m tests.record_histories`.
+
+Run it when a release is made, and keep the files of earlier releases: they are what running batches look like.
+"""
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+from fanout import Settings
+from fanout.client import BatchHandle
+from fanout.devstack import use
+from fanout.exits import leave
+from tests.conftest import make_template
+from tests.support import ROOT, Deployment, deployment, eventually
+
+FOLDER = Path(__file__).parent / "histories"
+RELEASE = "0.1.0"
+
+
+async def record() -> None:
+    """Runs one batch of each kind and saves what Temporal kept of it."""
+    with use(Settings(home=ROOT / ".fanout" / "tests")) as stack:
+        template = await make_template(stack)
+        async with deployment(stack, template, Path(tempfile.mkdtemp()), heartbeat_seconds=3.0) as fanout:
+            await fanout.start_worker("--concurrency", "10")
+            await save(fanout, "batch-empty", await fanout.client.submit("test.noop", []))
+            await save(fanout, "batch-flaky", await fanout.client.submit("test.flaky", [0, 1, 2] * 7))
+            await save(fanout, "batch-slow", await fanout.client.submit("test.sleep", [{"seconds": 0.4}] * 40))
+            big = await fanout.client.submit("test.noop", range(12_000))
+            await save(fanout, "batch-sharded", big)
+            await save_history(fanout, "shard", f"{(await big.read()).workflow_id}/1/0")
+            await save(fanout, "batch-cancelled", await cancelled(fanout))
+            save_bad()
+
+
+async def cancelled(fanout: Deployment) -> BatchHandle:
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 0.3}] * 60)
+
+    async def half() -> bool:
+        return (await batch.progress()).settled >= 20
+
+    await eventually(half)
+    await batch.cancel("recorded")
+    return batch
+
+
+async def save(fanout: Deployment, name: str, batch: BatchHandle) -> None:
+    await batch.wait()
+    await save_history(fanout, name, (await batch.read()).workflow_id)
+
+
+async def save_history(fanout: Deployment, name: str, workflow_id: str) -> None:
+    handle = fanout.temporal.get_workflow_handle(workflow_id)
+
+    async def ended() -> bool:
+        description = await handle.describe()
+        return description.status is not None and description.status.name != "RUNNING"
+
+    await eventually(ended)
+    text = json.dumps(json.loads((await handle.fetch_history()).to_json()), indent=1)
+    (FOLDER / f"{name}-{RELEASE}.json").write_text(text + "\n")
+    print(f"{name}: {len(text):,} bytes")
+
+
+def save_bad() -> None:
+    """A history that this code cannot have written: its ranges were run by an activity of another name."""
+    text = (FOLDER / f"batch-slow-{RELEASE}.json").read_text()
+    (FOLDER / f"bad-{RELEASE}.json").write_text(text.replace("process_range", "process_items"))
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    asyncio.run(record())
+    leave(0)
