@@ -31,7 +31,7 @@ LONGEST_SECONDS = 300.0
 LONGEST_WAIT_SECONDS = 30.0
 HELD_SECONDS = 1.0
 OUTAGE_SECONDS = 1.0
-LAST_WRITE_SECONDS = 2.0
+OBEY_SECONDS = 1.0
 
 log = logging.getLogger("fanout.attempt")
 
@@ -104,23 +104,30 @@ class Attempt:
         self._news.set()
 
     async def finished_within(self, seconds: float) -> None:
-        """Waits for `run` to return; interrupts what still runs after that time."""
+        """Waits for `run` to return; after that time interrupts what still runs, and at last gives its rows back."""
+        if await self._returns_within(seconds):
+            return
+        self._runner.interrupt(list(self._running))
+        if await self._returns_within(OBEY_SECONDS):
+            return
+        self._runner.abandon(list(self._running))
+        if not await self._returns_within(OBEY_SECONDS):
+            self._desert()
+
+    async def _returns_within(self, seconds: float) -> bool:
         try:
             await asyncio.wait_for(self._returned.wait(), seconds)
         except TimeoutError:
-            self._runner.interrupt(list(self._running))
-            await self._give_up_soon()
+            return False
+        return True
 
-    async def _give_up_soon(self) -> None:
-        try:
-            await asyncio.wait_for(self._returned.wait(), 1.0)
-        except TimeoutError:
-            self._runner.abandon(list(self._running))
-        try:
-            await asyncio.wait_for(self._returned.wait(), LAST_WRITE_SECONDS)
-        except TimeoutError:
-            self._deserted = True
-            self._news.set()
+    def _desert(self) -> None:
+        """The handlers' loop is blocked, or the database is away: leaves the rows to the settler and returns."""
+        self._deserted = True
+        for work in self._running:
+            item = work.owner.item
+            self._engine.settle(self.batch_id, Verdict(item.seq, item.claim_id), False, self)
+        self._news.set()
 
     def on_outcome(self, work: Work[Token], outcome: Outcome) -> None:
         """An item of this attempt ended."""
@@ -285,7 +292,7 @@ class Attempt:
 
     async def _finish(self) -> None:
         """Lets what runs end, and everything be written; a worker that must go leaves the writing to its settler."""
-        while self._running or (self._unwritten and not self._deserted):
+        while (self._running or self._unwritten) and not self._deserted:
             await self._wait_for_news()
 
     async def _read_remainder(self) -> Remainder:

@@ -8,6 +8,7 @@ any length up to 4,300 digits, the difference between 1 and 1.0. Normalised: tup
 import hashlib
 import json
 import re
+from math import inf
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -26,14 +27,37 @@ def encode(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_jsonable_python)
         text.encode()
+        twice = _name_made_twice(value)
     except RecursionError:
         raise UnstorableValue(f"more than {DEPTH_LIMIT} levels of nesting") from None
     except UnicodeEncodeError:
         raise UnstorableValue("a lone surrogate, which is no character") from None
     except (TypeError, ValueError, PydanticSerializationError) as error:
         raise UnstorableValue(f"not JSON: {error}") from None
+    except Exception as error:
+        # A value's own code ran: a generator, a computed field, a serialiser.
+        raise UnstorableValue(f"not JSON: {type(error).__name__} while it was encoded") from None
+    if twice is not None:
+        raise UnstorableValue(f"the name {twice[:80]!r} stands twice in one object")
     check_text(text)
     return text
+
+
+def _name_made_twice(value: Any) -> str | None:
+    """A name that two keys of one dict would share as JSON, such as 1 and "1"."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            if not all(isinstance(key, str) for key in found):
+                names = [key if isinstance(key, str) else json.dumps(key) for key in found]
+                if len({*names}) < len(names):
+                    return next(name for name in names if names.count(name) > 1)
+            found = found.values()
+        elif not isinstance(found, list | tuple):
+            continue
+        waiting.extend(part for part in found if isinstance(part, dict | list | tuple))
+    return None
 
 
 def check_text(text: str) -> None:
@@ -59,7 +83,15 @@ def _depth(text: str) -> int:
 def decode(text: str | bytes) -> Any:
     """Reads JSON text of a caller by the rule above; raises UnstorableValue."""
     try:
-        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        value = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite
+        )
+        check_text(text)
+        if "\\ud" in text or "\\uD" in text:
+            encode(value)
+        return value
     except RecursionError:
         raise UnstorableValue(f"more than {DEPTH_LIMIT} levels of nesting") from None
     except UnicodeDecodeError:
@@ -77,6 +109,13 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise UnstorableValue(f"the name {twice[:80]!r} stands twice in one object")
     return found
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if value in (inf, -inf):
+        raise UnstorableValue(f"not JSON: {digits[:80]} is beyond the largest number")
+    return value
 
 
 def _refuse_constant(constant: str) -> Any:

@@ -1,8 +1,12 @@
 """Whole batches through real servers and a real worker process."""
 
+import asyncio
+
 import pytest
 
-from tests.support import Deployment
+from fanout.client import BatchHandle
+from fanout.client.submitting import SubmitOptions, store_batch
+from tests.support import Deployment, eventually
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, 1_000, 1_001, 5_001])
@@ -12,3 +16,50 @@ async def test_a_batch_of_any_size_closes_right(fanout: Deployment, total: int) 
     status = await batch.wait()
     assert (status.status, status.total, status.completed) == ("completed", total, total)
     assert await fanout.client.store.read_violations(batch.batch_id) == []
+
+
+async def test_a_long_history_is_continued_and_nothing_is_lost(fanout: Deployment) -> None:
+    """One activity an item fills a history quickly: the workflow drains its window and continues as new."""
+    await fanout.start_worker()
+    batch = await fanout.client.submit("test.noop", range(1_300), range_size=1)
+    status = await asyncio.wait_for(batch.wait(), 120)
+    assert (status.status, status.completed) == ("completed", 1_300)
+    runs = [run async for run in fanout.temporal.list_workflows(f"WorkflowId = '{status.workflow_id}'")]
+    lengths = [run.history_length or 0 for run in runs]
+    assert len(runs) > 1
+    assert max(lengths) < 20_000
+
+
+async def test_the_same_submit_heals_a_crash_between_commit_and_start(fanout: Deployment) -> None:
+    await fanout.start_worker()
+    options = SubmitOptions("test.noop", "crashed")
+    names = fanout.settings.names
+    batch_id, _ = await store_batch(fanout.client.store, names, options, range(5), 1_000)
+    batch = await fanout.client.submit("test.noop", range(5), key="crashed")
+    assert (batch.batch_id, batch.outcome) == (batch_id, "joined")
+    assert (await batch.wait()).completed == 5
+
+
+async def test_a_drained_worker_gives_back_what_it_cannot_finish(fanout: Deployment) -> None:
+    """FIELD-CASES 28: a deploy costs no attempt and no error, and the next worker goes on at once."""
+    first = await fanout.start_worker("--grace", "1", "--concurrency", "4")
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 30.0}] * 10)
+    await eventually(lambda: running(fanout, batch))
+    assert first.stop() == 0
+    assert (await fanout.statuses(batch.batch_id)).keys() == {"pending"}
+    rows = [row async for row in batch.results()]
+    assert {(row.attempts, row.crashes) for row in rows} == {(0, 0)}
+
+
+async def running(fanout: Deployment, batch: BatchHandle) -> bool:
+    return (await batch.progress()).processing == 4
+
+
+async def test_running_items_finish_within_the_grace_time(fanout: Deployment) -> None:
+    first = await fanout.start_worker("--grace", "20", "--concurrency", "4")
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 2.0}] * 4)
+    await eventually(lambda: running(fanout, batch))
+    assert first.stop() == 0
+    assert await fanout.statuses(batch.batch_id) == {"completed": 4}
+    await fanout.start_worker()
+    assert (await batch.wait()).status == "completed"

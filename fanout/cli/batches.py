@@ -67,7 +67,10 @@ async def cancel(
     batch: BatchReference,
     reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Kept with the batch.")] = None,
 ) -> None:
-    """Cancels a batch: once this answers no item starts any more; running items have 30 s. A closed one stays as it is."""
+    """Cancels a batch: once this answers no item starts any more, and running ones have 30 s to end.
+
+    A closed batch stays as it is.
+    """
     reason = None if reason is None else reason[:REASON_CHARACTERS]
     async with session.connect() as client:
         _tell(session, await (await client.get(batch)).cancel(reason))

@@ -63,7 +63,7 @@ class Board:
         self._failures: deque[dict[str, Any]] = deque(maxlen=FAILURES_SHOWN)
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=None, complete_style="blue", finished_style="green"),
             TaskProgressColumn(),
             MofNCompleteColumn(),
             _Rate(),

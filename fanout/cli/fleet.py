@@ -1,5 +1,6 @@
 """`workers` and `handlers`: who works, and what can be worked."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fanout.cli.local import local_handlers
@@ -45,13 +46,11 @@ async def handlers(session: Session) -> None:
         session.output.emit(handler)
 
 
-def known_handlers(live: list[WorkerRow] | tuple[WorkerRow, ...], local: Handlers) -> list[dict[str, Any]]:
+def known_handlers(live: Sequence[WorkerRow], local: Handlers) -> list[dict[str, Any]]:
     """Each known handler once, by name; where workers differ it is as the newest of them tells."""
     facts: dict[str, dict[str, Any]] = {name: local[name].facts for name in local}
     counts = dict.fromkeys(facts, 0)
     for worker in live:
         facts |= worker.facts.handlers
         counts |= {name: counts.get(name, 0) + 1 for name in worker.facts.handlers}
-    return [
-        {"name": name, **facts[name], "workers": counts[name], "local": name in local} for name in sorted(facts)
-    ]
+    return [{"name": name, **facts[name], "workers": counts[name], "local": name in local} for name in sorted(facts)]

@@ -56,9 +56,7 @@ def _choose(session: Session, stack: Stack | None) -> tuple[Servers, ServerUnrea
 async def apply_schema(servers: Servers) -> dict[str, Any]:
     """Migrates the database: what changed, as `migrate --json` says it."""
     with reaching(servers):
-        pool = await connect_pool(
-            servers.database_url, purpose="migrate", size=1, chosen_by=servers.database_chosen_by
-        )
+        pool = await connect_pool(servers.database_url, purpose="migrate", size=1, chosen_by=servers.database_chosen_by)
         try:
             before, after, applied = await migrate_schema(pool)
         finally:
@@ -87,7 +85,5 @@ async def _register(session: Session, servers: Servers) -> None:
 
 
 def _commands(temporal: Client) -> list[str]:
-    return [
-        f"  temporal operator search-attribute create --namespace {temporal.namespace} --name {name} --type {_KINDS[kind]}"
-        for name, kind in SEARCH_ATTRIBUTES.items()
-    ]
+    create = f"temporal operator search-attribute create --namespace {temporal.namespace}"
+    return [f"  {create} --name {name} --type {_KINDS[kind]}" for name, kind in SEARCH_ATTRIBUTES.items()]

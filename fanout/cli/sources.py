@@ -69,7 +69,7 @@ def _item(line: bytes, position: int, where: str) -> Item:
 
 
 def read_csv(file: TextIO, name: str, payload_limit: int) -> Iterator[Item]:
-    """An item a row: an object of texts under the header's names; a column `key` is the key. Blank lines are skipped."""
+    """An item a row: an object of texts by the header's names; a column `key` is the key. Blank lines are skipped."""
     csv.field_size_limit(payload_limit)
     reader = csv.reader(file, strict=True)
     header: list[str] | None = None
@@ -108,7 +108,7 @@ def _row(header: list[str], row: list[str], position: int, where: str) -> Item:
 
 
 def match_files(pattern: str) -> list[Item]:
-    """One item for each file that the pattern matches, by name: its absolute path is the key, and `path` of the payload.
+    """One item for each file that the pattern matches, sorted: its absolute path is the key, and the payload's `path`.
 
     `**` reaches into all folders below; folders themselves are left out. Raises InvalidRequest without any match.
     """

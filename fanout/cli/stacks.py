@@ -50,7 +50,7 @@ def stack(session: Session) -> int:
 def dev(session: Session) -> int:
     """Runs the dev stack and one worker until Ctrl-C, which drains the worker first.
 
-    The worker runs FANOUT_HANDLERS, by default the example handlers. Ignores every setting that points at a real server.
+    The worker runs FANOUT_HANDLERS, by default the example handlers. Settings that point at a real server are ignored.
     """
     session.options.refuse_servers("dev")
     with own_stack(session.settings) as found:

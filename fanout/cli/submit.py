@@ -15,12 +15,15 @@ from fanout.client import BatchHandle, FanoutClient, Item
 from fanout.client.submitting import SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
 
+
 async def submit(
     session: Session,
     handler: HandlerName,
     items: Annotated[
         str | None,
-        typer.Option("--items", metavar="FILE", help="JSON Lines, or CSV if it ends in .csv; - is JSON Lines on stdin."),
+        typer.Option(
+            "--items", metavar="FILE", help="JSON Lines, or CSV if it ends in .csv; - is JSON Lines on stdin."
+        ),
     ] = None,
     pattern: Annotated[
         str | None, typer.Option("--glob", metavar="PATTERN", help="One item a file; ** reaches into all folders.")

@@ -154,7 +154,10 @@ def item_view(item: ItemRow) -> Table:
             ("item", Text(printable(row.item_key, 400), style="bold")),
             ("position", str(row.seq)),
             ("status", described(row.status)),
-            ("attempts", f"{row.attempts}, and {row.crashes} lost with their worker" if row.crashes else f"{row.attempts}"),
+            (
+                "attempts",
+                f"{row.attempts}, and {row.crashes} lost with their worker" if row.crashes else f"{row.attempts}",
+            ),
             ("due", when(item.due_at)),
             ("claimed", when(item.claimed_at)),
             ("settled", when(item.settled_at)),

@@ -41,7 +41,7 @@ def end_code(status: Status) -> int:
 
 
 async def follow(session: Session, client: FanoutClient, batch: BatchHandle, say: Callable[[str], None]) -> Status:
-    """Shows progress until the batch is closed, and answers how it closed: a board on a terminal, else lines by `say`."""
+    """Shows progress until the batch is closed, and answers how it did: a board on a terminal, else lines by `say`."""
     with progress_view(session.output.notes, say) as view:
         async for status in polls(batch):
             view.update(status, await new_failures(client, batch, view))

@@ -31,7 +31,8 @@ def read_payload(handler: Handler, payload: str) -> Any:
         return handler.payload.validate_json(payload)
     except ValidationError as error:
         problems = (
-            f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}" for problem in error.errors()
+            f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_context=False, include_input=False)
         )
         raise InvalidPayload("; ".join(problems)) from None
 
@@ -57,11 +58,11 @@ async def call_on_loop(handler: Handler, payload: str, context: Context, limit: 
     """Awaits a coroutine handler; CancelledError passes through, for the caller to say whose cancellation it was."""
     try:
         result = await handler.function(*arguments(handler, read_payload(handler, payload), context))
+        return completed(result, limit, context.attempt)
     except asyncio.CancelledError:
         raise
     except BaseException as error:
         return _raised(error, handler, context)
-    return completed(result, limit, context.attempt)
 
 
 def call_blocking(handler: Handler, payload: str, context: Context, limit: int) -> Outcome:
@@ -71,10 +72,9 @@ def call_blocking(handler: Handler, payload: str, context: Context, limit: int) 
         result = handler.function(*arguments(handler, read_payload(handler, payload), context))
         if asyncio.iscoroutine(result):
             result = asyncio.run(result)
+        outcome = completed(result, limit, context.attempt)
     except BaseException as error:
         outcome = _raised(error, handler, context)
-    else:
-        outcome = completed(result, limit, context.attempt)
     return Outcome(outcome.ending, outcome.result, outcome.error, outcome.after_seconds, time.monotonic() - started)
 
 

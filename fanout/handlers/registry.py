@@ -58,7 +58,16 @@ def _load(name: str) -> list[Handler]:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise BrokenModule(name, f"{type(error).__name__}: {error}") from error
-    found = [getattr(value, MARK) for value in vars(module).values() if isinstance(getattr(value, MARK, None), Handler)]
+    found = [handler for value in vars(module).values() if (handler := _mark_of(value)) is not None]
     if not found:
         raise BrokenModule(name, "it defines no handler")
     return found
+
+
+def _mark_of(value: object) -> Handler | None:
+    """The handler that a value of a module is, if any: lazy proxies may raise whatever they are asked for."""
+    try:
+        found = getattr(value, MARK, None)
+    except Exception:
+        return None
+    return found if isinstance(found, Handler) else None

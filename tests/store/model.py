@@ -1,0 +1,170 @@
+"""What the store promises of one batch, in plain Python: the state machine compares every answer and every row with it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from fanout.states import CLOSED, SETTLED, BatchStatus, ItemStatus
+from fanout.store import Completion, Verdict
+
+OPEN = frozenset(ItemStatus) - SETTLED
+Moves = list[tuple[str, int | None]]
+
+
+@dataclass
+class ModelRow:
+    """One row; `due` says whether a pending row may be claimed now."""
+
+    status: ItemStatus = ItemStatus.PENDING
+    claim_id: UUID | None = None
+    worker_id: UUID | None = None
+    attempts: int = 0
+    crashes: int = 0
+    throttles: int = 0
+    due: bool = True
+    result: str | None = None
+    error: str | None = None
+
+    def cancel(self, reason: str) -> None:
+        """Settles the row for its batch's cancel."""
+        self.status, self.error, self.due = ItemStatus.CANCELLED, "Cancelled", True
+
+    def add(self, verdict: Verdict) -> None:
+        """Adds what a verdict charges."""
+        self.attempts += verdict.attempts
+        self.crashes += verdict.crashes
+        self.error = str(verdict.error["type"]) if verdict.error else self.error
+
+
+@dataclass
+class ModelBatch:
+    """A batch with its rows, the workers that live, and the events that it must have: (kind, seq or epoch)."""
+
+    total: int
+    live: set[UUID]
+    rows: list[ModelRow] = field(init=False)
+    status: BatchStatus = BatchStatus.PENDING
+    epoch: int = 1
+    events: Moves = field(default_factory=lambda: [("submitted", None)])
+
+    def __post_init__(self) -> None:
+        self.rows = [ModelRow() for _ in range(self.total)]
+
+    @property
+    def open_seqs(self) -> list[int]:
+        """The rows that are not settled."""
+        return [seq for seq, row in enumerate(self.rows) if row.status in OPEN]
+
+    def is_claimable(self, row: ModelRow) -> bool:
+        """Pending and due, or processing under a worker whose lease is gone."""
+        if row.status is ItemStatus.PENDING:
+            return row.due
+        return row.status is ItemStatus.PROCESSING and row.worker_id not in self.live
+
+    def open(self) -> None:
+        """The first open."""
+        if self.status is BatchStatus.PENDING:
+            self.status = BatchStatus.PROCESSING
+            self.events.append(("started", None))
+
+    def claim(
+        self, epoch: int, span: tuple[int, int], limit: int, claim_id: UUID, worker_id: UUID
+    ) -> tuple[bool, list[int]]:
+        """Whether the claim is of this epoch, and the rows that it takes."""
+        if self.status is not BatchStatus.PROCESSING or epoch != self.epoch:
+            return False, []
+        taken = [seq for seq in range(*span) if seq < self.total and self.is_claimable(self.rows[seq])][:limit]
+        for seq in taken:
+            row = self.rows[seq]
+            if row.status is ItemStatus.PROCESSING:
+                row.crashes += 1
+                self.events.append(("lost", seq))
+            row.status, row.claim_id, row.worker_id, row.due = ItemStatus.PROCESSING, claim_id, worker_id, True
+        return True, taken
+
+    def complete(self, completions: Iterable[Completion]) -> set[int]:
+        """Completes what is held under these claims; answers what stands completed under them."""
+        answer = set()
+        for completion in completions:
+            row = self.rows[completion.seq]
+            if row.status is ItemStatus.PROCESSING and row.claim_id == completion.claim_id:
+                row.status, row.result, row.error = ItemStatus.COMPLETED, completion.result, None
+            if row.status is ItemStatus.COMPLETED and row.claim_id == completion.claim_id:
+                answer.add(completion.seq)
+        return answer
+
+    def fail(self, verdicts: Iterable[Verdict]) -> set[int]:
+        """Fails what is held under these claims; answers what stands failed under them."""
+        answer = set()
+        for verdict in sorted(verdicts, key=lambda verdict: verdict.seq):
+            row = self.rows[verdict.seq]
+            if row.status is ItemStatus.PROCESSING and row.claim_id == verdict.claim_id:
+                row.status = ItemStatus.FAILED
+                row.add(verdict)
+                self.events.append(("failed", verdict.seq))
+            if row.status is ItemStatus.FAILED and row.claim_id == verdict.claim_id:
+                answer.add(verdict.seq)
+        return answer
+
+    def release(self, verdicts: Iterable[Verdict]) -> set[int]:
+        """Gives back what is held under these claims, or cancels it; answers what it changed."""
+        answer = set()
+        for verdict in sorted(verdicts, key=lambda verdict: verdict.seq):
+            row = self.rows[verdict.seq]
+            if row.status is not ItemStatus.PROCESSING or row.claim_id != verdict.claim_id:
+                continue
+            answer.add(verdict.seq)
+            row.add(verdict)
+            row.throttles += verdict.throttles
+            if verdict.kind is not None:
+                self.events.append((verdict.kind, verdict.seq))
+            if self.status is BatchStatus.CANCELLING:
+                row.cancel("")
+            else:
+                row.status, row.claim_id, row.worker_id = ItemStatus.PENDING, None, None
+                row.due = not verdict.delay
+        return answer
+
+    def cancel(self) -> bool:
+        """Cancels the batch and all that does not run."""
+        if self.status not in (BatchStatus.PENDING, BatchStatus.PROCESSING, BatchStatus.PAUSED):
+            return False
+        self.status = BatchStatus.CANCELLING
+        self.events.append(("cancelling", None))
+        self._cancel_rows(overdue=False)
+        return True
+
+    def _cancel_rows(self, overdue: bool) -> None:
+        for row in self.rows:
+            held = row.status is ItemStatus.PROCESSING and not overdue and row.worker_id in self.live
+            if row.status in OPEN and not held:
+                row.cancel("")
+
+    def close(self, epoch: int, overdue: bool) -> bool:
+        """Closes this epoch if no row is open."""
+        if self.status is BatchStatus.CANCELLING:
+            self._cancel_rows(overdue)
+        if self.open_seqs or epoch != self.epoch or self.status in CLOSED or self.status is BatchStatus.PENDING:
+            return False
+        if self.status is BatchStatus.CANCELLING:
+            self.status = BatchStatus.CANCELLED
+        elif any(row.status is ItemStatus.FAILED for row in self.rows):
+            self.status = BatchStatus.COMPLETED_WITH_FAILURES
+        else:
+            self.status = BatchStatus.COMPLETED
+        self.events.append(("closed", self.epoch))
+        return True
+
+    def reopen(self, error_type: str | None) -> tuple[int, int] | None:
+        """A retry of the failed rows, of one error type where one is named."""
+        failed = [row for row in self.rows if row.status is ItemStatus.FAILED and error_type in (None, row.error)]
+        reopenable = (BatchStatus.PROCESSING, BatchStatus.COMPLETED_WITH_FAILURES, BatchStatus.FAILED)
+        if self.status not in reopenable or not failed:
+            return None
+        self.status = BatchStatus.PROCESSING
+        self.epoch += 1
+        for row in failed:
+            row.status, row.claim_id, row.worker_id, row.due = ItemStatus.PENDING, None, None, True
+            row.attempts = row.crashes = row.throttles = 0
+        self.events.append(("reopened", self.epoch))
+        return self.epoch, len(failed)

@@ -1,0 +1,349 @@
+"""Any order of calls, by anybody, twice, late and with lost answers: rows and answers stay what the model says.
+
+`FANOUT_CHAOS` in the environment makes the run much longer and random; it prints its seed, which `FANOUT_CHAOS_SEED` repeats.
+"""
+
+import asyncio
+import json
+import os
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from fanout.devstack import Stack
+from fanout.states import BATCH_MOVES, CLOSED, ITEM_MOVES, BatchStatus, ItemStatus
+from fanout.store import BatchStore, Completion, Pool, Verdict, WorkerFacts, WorkStore, connect_pool
+from fanout.store.audit import count_recorded_twice, count_settles, install_audit
+from tests.store.model import OPEN, ModelBatch
+from tests.store.support import HANDLER, LONG_GRACE, NO_GRACE, STALE_AFTER, WORKFLOW, add_batch, database
+
+CHAOS = "FANOUT_CHAOS" in os.environ
+EXAMPLES, STEPS = (2_000, 80) if CHAOS else (40, 40)
+MOST_ROWS = 6
+
+# The tests' own record of every update, beside the store's audit of settles.
+RECORD_MOVES = """
+create table public.moves (subject text, batch_id uuid, seq integer, was text, became text, claim_was uuid, claim_id uuid);
+create function public.record_result() returns trigger language plpgsql as $$ begin
+    insert into public.moves values ('item', new.batch_id, new.seq, old.status, new.status, old.claim_id, new.claim_id);
+    return null;
+end $$;
+create function public.record_batch() returns trigger language plpgsql as $$ begin
+    insert into public.moves (subject, batch_id, was, became) values ('batch', new.id, old.status, new.status);
+    return null;
+end $$;
+create trigger moves after update on fanout.results for each row execute function public.record_result();
+create trigger moves after update on fanout.batches for each row execute function public.record_batch();
+"""
+READ_ROWS = """
+select status, claim_id, worker_id, attempts, crashes, throttles, coalesce(due_at <= clock_timestamp(), true) as due,
+       result::text as result, error ->> 'type' as error
+from fanout.results where batch_id = $1 order by seq
+"""
+READ_BATCH = """
+select b.status, b.epoch, b.closed_at is not null as closed,
+       array[sum(p.completed), sum(p.failed), sum(p.cancelled)]::integer[] as counters
+from fanout.batches b left join fanout.progress p on p.batch_id = b.id where b.id = $1 group by b.id
+"""
+READ_MOVES = """
+select distinct subject, was, became, claim_was is distinct from claim_id as claimed_anew
+from public.moves where batch_id = $1
+"""
+READ_EVENTS = """
+select id, kind, case when kind in ('closed', 'reopened') then (data ->> 'epoch')::integer else (data ->> 'seq')::integer end
+    as number
+from fanout.events where batch_id = $1 order by id
+"""
+
+# Which claims of the past, newest first, a call names for which rows; 0 is the claim that may still hold.
+NAMED = st.dictionaries(st.integers(0, MOST_ROWS - 1), st.sampled_from([0, 0, 0, 0, 1, 2]), max_size=MOST_ROWS)
+SLOTS = st.integers(0, 15)
+ERRORS = st.sampled_from(["Broken", "Flaky"])
+
+
+@dataclass(frozen=True)
+class World:
+    """One database and one event loop for all runs of the machine."""
+
+    runner: asyncio.Runner
+    pool: Pool
+
+    @property
+    def batches(self) -> BatchStore:
+        return BatchStore(self.pool, STALE_AFTER)
+
+    @property
+    def work(self) -> WorkStore:
+        return WorkStore(self.pool, STALE_AFTER)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One batch, three workers, and every claim that was ever given out, to be used again."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.run = world.runner.run
+        self.pool, self.batches, self.work = world.pool, world.batches, world.work
+        self.workers = [WorkerFacts(uuid4(), f"worker-{n}", {HANDLER: {}}, "test", 10) for n in range(3)]
+        self.history: dict[int, list[UUID]] = {}
+        self.batch_id = UUID(int=0)
+        self.model = ModelBatch(0, set())
+
+    @initialize(total=st.integers(3, MOST_ROWS), opened=st.sampled_from([True, True, True, False]))
+    def submit(self, total: int, opened: bool) -> None:
+        self.model = ModelBatch(total, {worker.id for worker in self.workers})
+        self.batch_id = self.run(add_batch(self.batches, total, opened=opened))
+        for worker in self.workers:
+            self.run(self.work.refresh_worker(worker))
+        if opened:
+            self.model.open()
+
+    @rule(workflow_id=st.sampled_from([WORKFLOW, WORKFLOW, "another"]))
+    def open(self, workflow_id: str) -> None:
+        self.run(self.batches.open_batch(self.batch_id, workflow_id))
+        if workflow_id == WORKFLOW:
+            self.model.open()
+
+    @rule(
+        worker=st.integers(0, 2),
+        back=st.sampled_from([0, 0, 0, 0, 0, 1, 2, -1]),
+        span=st.sampled_from([(0, MOST_ROWS), (0, MOST_ROWS), (0, 2), (1, 4), (3, 100)]),
+        limit=st.sampled_from([1, 2, 500]),
+        lost=st.booleans(),
+    )
+    def claim(self, worker: int, back: int, span: tuple[int, int], limit: int, lost: bool) -> None:
+        """A claim of any worker under any epoch; where its answer is `lost` it is read back."""
+        claim_id, worker_id, epoch = uuid4(), self.workers[worker].id, self.model.epoch - back
+        before = {seq: (row.attempts, row.throttles) for seq, row in enumerate(self.model.rows)}
+        current, taken = self.model.claim(epoch, span, limit, claim_id, worker_id)
+        claim = self.run(self.work.claim(self.batch_id, epoch, span, limit, claim_id, worker_id))
+        items = self.run(self.work.read_claim(self.batch_id, span, claim_id)) if lost else claim.items
+        assert claim.current is current
+        assert [item.seq for item in items] == taken
+        for item in items:
+            assert (item.key, json.loads(item.payload)) == (f"k{item.seq}", {"n": item.seq})
+            assert (item.attempts, item.throttles) == before[item.seq]
+            assert (item.crashes, item.claim_id) == (self.model.rows[item.seq].crashes, claim_id)
+            self.history.setdefault(item.seq, []).append(claim_id)
+
+    def _named(self, named: dict[int, int]) -> list[tuple[int, UUID]]:
+        """Claims out of the past for some rows, in the order that Hypothesis chose."""
+        past = {seq: list(reversed(self.history.get(seq, []))) for seq in named}
+        return [(seq, past[seq][back]) for seq, back in named.items() if back < len(past[seq])]
+
+    @rule(named=NAMED, slot=SLOTS, twice=st.booleans())
+    def complete(self, named: dict[int, int], slot: int, twice: bool) -> None:
+        """`twice`: the first answer was lost, so the settler writes the group again."""
+        rows = [Completion(seq, claim_id, f'"{claim_id}"') for seq, claim_id in self._named(named)]
+        for _ in range(1 + twice):
+            assert self.run(self.work.complete(self.batch_id, rows, slot)) == self.model.complete(rows)
+
+    @rule(named=NAMED, slot=SLOTS, twice=st.booleans(), error=ERRORS, crashes=st.integers(0, 1))
+    def fail(self, named: dict[int, int], slot: int, twice: bool, error: str, crashes: int) -> None:
+        rows = [
+            Verdict(seq, claim_id, {"type": error}, attempts=1, crashes=crashes) for seq, claim_id in self._named(named)
+        ]
+        for _ in range(1 + twice):
+            assert self.run(self.work.fail(self.batch_id, rows, slot)) == self.model.fail(rows)
+
+    @rule(
+        named=NAMED,
+        slot=SLOTS,
+        twice=st.booleans(),
+        delay=st.sampled_from([None, None, 0.0, 3_600.0]),
+        kind=st.sampled_from([None, "retried", "throttled"]),
+        error=st.one_of(st.none(), ERRORS),
+        charges=st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1)),
+    )
+    def release(
+        self,
+        named: dict[int, int],
+        slot: int,
+        twice: bool,
+        delay: float | None,
+        kind: str | None,
+        error: str | None,
+        charges: tuple[int, int, int],
+    ) -> None:
+        told = None if error is None else {"type": error}
+        rows = [Verdict(seq, claim, told, *charges, delay, kind) for seq, claim in self._named(named)]
+        for _ in range(1 + twice):
+            assert self.run(self.work.release(self.batch_id, rows, slot)) == self.model.release(rows)
+
+    @rule(worker=st.integers(0, 2), fate=st.sampled_from(["silent", "gone", "alive", "alive"]))
+    def lease(self, worker: int, fate: str) -> None:
+        """A worker falls silent, stops, or is heard of again."""
+        facts = self.workers[worker]
+        match fate:
+            case "alive":
+                self.run(self.work.refresh_worker(facts))
+                self.model.live.add(facts.id)
+                return
+            case "gone":
+                self.run(self.work.remove_worker(facts.id))
+            case "silent":
+                self.run(self.pool.execute("update fanout.workers set seen_at = 'yesterday' where id = $1", facts.id))
+        self.model.live.discard(facts.id)
+
+    @rule()
+    def time_passes(self) -> None:
+        """All that waits is due."""
+        self.run(
+            self.pool.execute(
+                "update fanout.results set due_at = 'yesterday' where batch_id = $1 and status = 'pending'"
+                " and due_at is not null",
+                self.batch_id,
+            )
+        )
+        for row in self.model.rows:
+            row.due = True
+
+    @rule(twice=st.booleans(), sure=st.sampled_from([True, False, False, False]))
+    def cancel(self, twice: bool, sure: bool) -> None:
+        """Now and then only, as nothing much happens in a batch after it."""
+        for _ in range((1 + twice) * sure):
+            assert self.run(self.batches.cancel_batch(self.batch_id, "test")) is self.model.cancel()
+
+    @rule(back=st.sampled_from([0, 0, 0, 1, -1]), overdue=st.booleans(), twice=st.booleans())
+    def close(self, back: int, overdue: bool, twice: bool) -> None:
+        for _ in range(1 + twice):
+            epoch = self.model.epoch - back
+            grace = NO_GRACE if overdue else LONG_GRACE
+            assert self.run(self.batches.close_batch(self.batch_id, epoch, grace)) is self.model.close(epoch, overdue)
+
+    @rule(error=st.one_of(st.none(), ERRORS), twice=st.booleans())
+    def reopen(self, error: str | None, twice: bool) -> None:
+        for _ in range(1 + twice):
+            assert self.run(self.batches.reopen_batch(self.batch_id, error)) == self.model.reopen(error)
+
+    @rule(worker=st.integers(0, 2))
+    def look(self, worker: int) -> None:
+        """What an attempt and the parent workflow read agrees with the rows."""
+        worker_id = self.workers[worker].id
+        remainder = self.run(self.work.read_remainder(self.batch_id, (0, MOST_ROWS), worker_id))
+        rows = self.model.rows
+        open_seqs = self.model.open_seqs
+        assert (remainder.open, remainder.first) == (len(open_seqs), min(open_seqs, default=None))
+        assert remainder.claimable == sum(self.model.is_claimable(rows[seq]) for seq in open_seqs)
+        owned = {r.claim_id for r in rows if r.status is ItemStatus.PROCESSING and r.worker_id == worker_id}
+        assert set(remainder.own_claims) == owned
+        assert self.run(self.work.read_currency([self.batch_id])) == {
+            self.batch_id: (self.model.status, self.model.epoch)
+        }
+        spans = self.run(self.batches.read_open_spans(self.batch_id, self.model.total))
+        assert [seq for span in spans for seq in range(*span)] == open_seqs
+
+    @invariant()
+    def rows_are_what_the_model_says(self) -> None:
+        rows = self.run(self.pool.fetch(READ_ROWS, self.batch_id))
+        for record, row in zip(rows, self.model.rows, strict=True):
+            assert dict(record) == vars(row)
+
+    @invariant()
+    def counters_and_state_agree_with_the_rows(self) -> None:
+        batch = self.run(self.pool.fetchrow(READ_BATCH, self.batch_id))
+        if batch is None:
+            return
+        settled = (ItemStatus.COMPLETED, ItemStatus.FAILED, ItemStatus.CANCELLED)
+        counts = [sum(row.status is status for row in self.model.rows) for status in settled]
+        assert (batch["status"], batch["epoch"]) == (self.model.status, self.model.epoch)
+        assert [counter or 0 for counter in batch["counters"]] == counts
+        assert batch["closed"] is (self.model.status in CLOSED)
+        assert not (batch["closed"] and self.model.open_seqs)
+
+    @invariant()
+    def events_have_no_gap_and_one_closing_event_an_epoch(self) -> None:
+        events = self.run(self.pool.fetch(READ_EVENTS, self.batch_id))
+        assert [event["id"] for event in events] == list(range(1, len(events) + 1))
+        if events:
+            assert [(event["kind"], event["number"]) for event in events] == self.model.events
+        closed = [event["number"] for event in events if event["kind"] == "closed"]
+        assert len(closed) == len(set(closed))
+
+    @invariant()
+    def only_allowed_moves_were_made(self) -> None:
+        for move in self.run(self.pool.fetch(READ_MOVES, self.batch_id)):
+            assert _is_allowed(move), dict(move)
+        assert self.run(count_recorded_twice(self.pool, self.batch_id)) == 0
+
+    @invariant()
+    def verify_finds_nothing(self) -> None:
+        assert self.run(self.batches.read_violations(self.batch_id)) == []
+
+    def teardown(self) -> None:
+        """Whatever has happened, one worker and a parent that go on bring every row and the batch to an end."""
+        if self.batch_id == UUID(int=0):
+            return
+        self.open(WORKFLOW)
+        self.time_passes()
+        for fate, worker in (("gone", 0), ("gone", 1), ("gone", 2), ("alive", 0)):
+            self.lease(worker, fate)
+        claim_id, epoch = uuid4(), self.model.epoch
+        self.run(self.work.claim(self.batch_id, epoch, (0, MOST_ROWS), 500, claim_id, self.workers[0].id))
+        rows = [Completion(seq, claim_id, "1") for seq in range(self.model.total)]
+        self.run(self.work.complete(self.batch_id, rows, 0))
+        self.run(self.batches.close_batch(self.batch_id, epoch, LONG_GRACE))
+        batch = self.run(self.batches.read_batch(self.batch_id))
+        assert batch is not None
+        assert batch.closed
+        assert self.run(self.batches.read_violations(self.batch_id)) == []
+        assert self.run(count_settles(self.pool, self.batch_id)) >= self.model.total
+
+
+def _is_allowed(move: asyncpg.Record) -> bool:
+    """A move of the tables, or a takeover, or a retry of a batch that still runs."""
+    if move["subject"] == "batch":
+        was, became = BatchStatus(move["was"]), BatchStatus(move["became"])
+        return became in BATCH_MOVES[was] or was is became is BatchStatus.PROCESSING
+    was_item, became_item = ItemStatus(move["was"]), ItemStatus(move["became"])
+    if was_item is became_item:
+        # A takeover has a new claim; `time_passes` is no call of the store.
+        return was_item is ItemStatus.PENDING or (was_item in OPEN and bool(move["claimed_anew"]))
+    return became_item in ITEM_MOVES[was_item]
+
+
+async def _prepare(stack: Stack, template: str, exits: AsyncExitStack) -> Pool:
+    url = await exits.enter_async_context(database(stack, template))
+    pool = await connect_pool(url, purpose="machine", size=1)
+    exits.push_async_callback(pool.close)
+    await install_audit(pool)
+    await pool.execute(RECORD_MOVES)
+    return pool
+
+
+def _chosen_seed() -> int:
+    return int(os.environ.get("FANOUT_CHAOS_SEED") or random.randrange(2**32))
+
+
+def test_no_order_of_calls_breaks_an_invariant(stack: Stack, template: str) -> None:
+    chosen: dict[str, Any] = {"derandomize": not CHAOS, "phases": [Phase.generate, Phase.shrink]}
+    exits = AsyncExitStack()
+    with asyncio.Runner() as runner:
+        try:
+            world = World(runner, runner.run(_prepare(stack, template, exits)))
+            factory: Any = lambda: StoreMachine(world)  # noqa: E731
+            if CHAOS:
+                chaos_seed = _chosen_seed()
+                print(f"FANOUT_CHAOS_SEED={chaos_seed}")
+                factory = seed(chaos_seed)(factory)
+            run_state_machine_as_test(
+                factory,
+                settings=settings(
+                    max_examples=EXAMPLES,
+                    stateful_step_count=STEPS,
+                    deadline=None,
+                    database=None,
+                    print_blob=True,
+                    suppress_health_check=list(HealthCheck),
+                    **chosen,
+                ),
+            )
+        finally:
+            runner.run(exits.aclose())
