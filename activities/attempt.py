@@ -1,7 +1,7 @@
 """One activity attempt at one range: claim, run, settle, and say what is left.
 
-An attempt never returns as if rows were done that it could not have: whatever is open at its end is in what it answers or
-raises. Each row it claimed ends in exactly one entry for the settler, whatever happens to the attempt.
+An attempt never returns as if rows were done that it could not have: whatever is open at its end is in what it answers
+or raises. Each row it claimed ends in exactly one entry for the settler, whatever happens to the attempt.
 """
 
 import asyncio
@@ -307,7 +307,7 @@ class Attempt:
                 await asyncio.sleep(OUTAGE_SECONDS * random.uniform(0.2, 1))
 
     async def _recover(self, remainder: Remainder) -> None:
-        """Gives back rows that a claim of this worker took without anybody here knowing: its answer was lost for good."""
+        """Gives back rows that a claim of this worker took and nobody here knows of: its answer was lost for good."""
         span = (self._work.span.lo, self._work.span.hi)
         for claim_id in remainder.own_claims:
             if self._engine.holds(claim_id):

@@ -48,7 +48,7 @@ class BatchActivities:
 
     @activity.defn
     async def close_batch(self, request: CloseRequest) -> BatchView:
-        """Closes the batch if every row is settled; else says where the open ones are. A lost answer may be asked again."""
+        """Closes the batch if every row is settled; else says where the open ones are."""
         refuse_other_database(self, request)
         await self._store.close_batch(request.batch_id, request.epoch, CANCEL_GRACE)
         return await self._view(await self._read(request.batch_id))

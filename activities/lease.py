@@ -1,4 +1,4 @@
-"""The worker's row, refreshed by the engine's own loop: it keeps all the worker's claims, however long an item takes."""
+"""The worker's row, refreshed by the engine's own loop: it keeps the worker's claims, however long an item takes."""
 
 import asyncio
 import logging

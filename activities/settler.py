@@ -1,7 +1,7 @@
 """Group commit: what items came to is written together, by one task for the whole worker.
 
-While one statement runs, the next group gathers: at once when the worker is idle, in hundreds when items are fast. A row
-whose write fails because the database is away stays here and is written again; it is never run again for that.
+While one statement runs, the next group gathers: at once when the worker is idle, in hundreds when items are fast. A
+row whose write fails because the database is away stays here and is written again; it is never run again for that.
 """
 
 import asyncio
@@ -145,7 +145,8 @@ def _head(queue: list[Entry]) -> list[Entry]:
     seen: set[int] = set()
     for count, entry in enumerate(queue):
         size += entry.size
-        if count and (count == GROUP_ROWS or size > GROUP_BYTES) or entry.row.seq in seen:
+        full = count == GROUP_ROWS or (count > 0 and size > GROUP_BYTES)
+        if full or entry.row.seq in seen:
             return queue[:count]
         seen.add(entry.row.seq)
     return queue[:]

@@ -1,4 +1,4 @@
-"""What crosses the border to Temporal: the models that workflows and activities exchange, and typed stubs of the workflows.
+"""What crosses the border to Temporal: the models that workflows and activities exchange, and stubs of the workflows.
 
 Everything here carries ids, counts and times only; payloads, results and error texts stay in PostgreSQL.
 """

@@ -1,4 +1,4 @@
-"""The states of items and batches and the moves between them; SQL checks, diagrams and property tests read these tables."""
+"""The states of items and batches and the moves between them: what SQL checks, diagrams and property tests read."""
 
 from enum import StrEnum
 

@@ -82,36 +82,29 @@ class Deployment:
         known = {worker.facts.identity for worker in await self.client.workers()}
         identity = f"worker-{uuid4().hex[:8]}"
         path = self.folder / f"{identity}.log"
-        with path.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "worker.py", "--handlers", handlers, "--identity", identity, *options],
-                cwd=ROOT,
-                env={**self.environment, **settings},
-                stderr=log,
-                stdout=log,
-                start_new_session=True,
-            )
-        worker = WorkerProcess(process, path)
+        worker = _spawn(
+            path, {**self.environment, **settings}, "--handlers", handlers, "--identity", identity, *options
+        )
         self.workers.append(worker)
 
         async def ready() -> bool:
-            assert process.poll() is None, path.read_text()
+            assert worker.process.poll() is None, path.read_text()
             return identity in {row.facts.identity for row in await self.client.workers()} - known
 
         await eventually(ready)
         return worker
 
-    def run(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-        """Runs `starter.py` to its end."""
+    def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs `starter.py` to its end, with `text` on its standard input."""
         return subprocess.run(
             [sys.executable, "starter.py", *arguments],
             cwd=ROOT,
             env=self.environment,
+            input=text,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
-            **options,  # type: ignore[call-overload]
         )
 
     async def statuses(self, batch_id: UUID) -> dict[str, int]:
@@ -119,7 +112,20 @@ class Deployment:
         rows = await self.pool.fetch(
             "select status, count(*) from fanout.results where batch_id = $1 group by status", batch_id
         )
-        return dict(rows)
+        return {row["status"]: row["count"] for row in rows}
+
+
+def _spawn(log: Path, environment: dict[str, str], *arguments: str) -> WorkerProcess:
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "worker.py", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    return WorkerProcess(process, log)
 
 
 async def create_database(stack: Stack, template: str) -> str:

@@ -42,10 +42,10 @@ Answer = TypeVar("Answer")
 
 
 class Window:
-    """Runs the ranges of some spans until all are done, or until the batch moved on and everything pending has returned.
+    """Runs the ranges of some spans until all are done, or until the batch moved on and all that is pending returned.
 
-    It looks at the batch's row when it is woken, when a range yields and every half minute, and stops by itself when the
-    batch is no longer processing or has another epoch.
+    It looks at the batch's row when it is woken, when a range yields and every half minute, and stops by itself when
+    the batch is no longer processing or has another epoch.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Window:
 
 
 async def local(method: Callable[[BatchActivities, Request], Awaitable[Answer]], request: Request) -> Answer:
-    """Runs one of the short activities at once, beside any number of queued ranges; retried until the database answers."""
+    """Runs one of the short activities at once, beside any queued ranges; retried until the database answers."""
     return await workflow.execute_local_activity_method(
         method, request, start_to_close_timeout=LOCAL_LIMIT, retry_policy=LOCAL_RETRY
     )

@@ -48,7 +48,8 @@ class Output:
         with self._console.capture() as captured:
             for view in views:
                 self._console.print(view)
-        self.write(captured.get())
+        # Tables are padded to their full width, which only a terminal's background could need.
+        self.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
         self.flush()
 
     def write(self, text: str) -> None:

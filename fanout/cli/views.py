@@ -64,7 +64,7 @@ def facts(rows: Iterable[tuple[str, RenderableType | None]]) -> Table:
 
 def listing(*columns: str) -> Table:
     """A table of many things."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     for name in columns:
         table.add_column(name, overflow="fold")
     return table
@@ -162,8 +162,8 @@ def item_view(item: ItemRow) -> Table:
             ("claimed", when(item.claimed_at)),
             ("settled", when(item.settled_at)),
             ("worker", None if item.worker is None else Text(printable(item.worker))),
-            ("payload", Text(printable(to_json(row.payload), 2_000))),
-            ("result", None if row.result is None else Text(printable(to_json(row.result), 2_000))),
+            ("payload", Text(printable(to_json(row.payload), 600))),
+            ("result", None if row.result is None else Text(printable(to_json(row.result), 600))),
             ("error", None if row.error is None else error_text(row.error)),
             *((event["at"][:19].replace("T", " "), Text(event_words(event))) for event in item.history),
         ]
@@ -241,7 +241,7 @@ def row_view(row: ResultRow) -> Table:
     return facts(
         [
             ("status", described(row.status)),
-            ("result", None if row.result is None else Text(printable(to_json(row.result), 2_000))),
+            ("result", None if row.result is None else Text(printable(to_json(row.result), 600))),
             ("error", None if row.error is None else error_text(row.error)),
         ]
     )

@@ -1,8 +1,11 @@
 """Items on their way into a batch: checked and encoded one by one, in constant memory."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import category
+
+from pydantic import BaseModel
 
 from fanout.encoding import UnstorableValue, encode
 from fanout.errors import InvalidItem, InvalidRequest
@@ -47,13 +50,13 @@ def key_fault(key: str, limit: int) -> str | None:
         return "is empty"
     if size > limit:
         return f"has {size} bytes"
-    if not key.isprintable() and any(character < " " or character == "\x7f" for character in key):
+    if not key.isprintable() and any(category(character) == "Cc" for character in key):
         return "holds a control character"
     return None
 
 
 async def chunks(items: Items, limit: int) -> AsyncIterator[list[StoredItem]]:
-    """Checked items in chunks of at most 5,000 and about 8 MB. Raises InvalidItem with the position of the first bad one."""
+    """Checked items in chunks of at most 5,000 and about 8 MB. Raises InvalidItem for the first bad one."""
     chunk: list[StoredItem] = []
     size = position = 0
     named: bool | None = None
@@ -76,7 +79,7 @@ async def _each(items: Items) -> AsyncIterator[Any]:
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item
-    elif isinstance(items, str | bytes | dict) or not isinstance(items, Iterable):
+    elif isinstance(items, str | bytes | Mapping | BaseModel) or not isinstance(items, Iterable):
         raise InvalidRequest(f"items must be an iterable of payloads, not {type(items).__name__}")
     else:
         for item in items:

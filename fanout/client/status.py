@@ -10,7 +10,7 @@ from fanout.store import BatchRow
 
 
 class Status(BaseModel):
-    """One batch with its counts, which always add up to `total`; `workers` counts live workers that know its handler."""
+    """One batch with its counts, which always add up to `total`; `workers` are the live ones that know its handler."""
 
     model_config = ConfigDict(frozen=True)
 

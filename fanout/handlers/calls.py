@@ -1,4 +1,4 @@
-"""Calls a handler for one payload and says how it ended: the same code on the loop, in a thread and in a child process."""
+"""Calls a handler for one payload and says how it ended: on the loop, in a thread and in a child process alike."""
 
 import asyncio
 import json

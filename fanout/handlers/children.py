@@ -19,9 +19,10 @@ from fanout.errors import MissingExtra
 from fanout.handlers.calls import call_blocking
 from fanout.handlers.context import Cancellation, Context
 from fanout.handlers.outcomes import Outcome
-from fanout.handlers.registry import Handlers, load_handlers
+from fanout.handlers.registry import BrokenModule, Handlers, load_handlers
 
 _PR_SET_PDEATHSIG = 1
+_broken: list[BrokenModule] = []
 _loaded: dict[str, Handlers] = {}
 """The handlers of this child process, set once by its initializer: the only way in that a spawned process has."""
 
@@ -66,9 +67,15 @@ def _initialize(modules: tuple[str, ...], parent: int, path: list[str]) -> None:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
-    _loaded["handlers"] = load_handlers(modules)
+    try:
+        _loaded["handlers"] = load_handlers(modules)
+    except BrokenModule as error:
+        # Told by each item: a child that ends here would only be started again, for ever.
+        _broken.append(error)
 
 
 def _call(name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Outcome:
+    if _broken:
+        raise _broken[0]
     context = Context(**facts, cancellation=Cancellation(file))
     return call_blocking(_loaded["handlers"][name], payload, context, limit)

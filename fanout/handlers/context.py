@@ -11,7 +11,7 @@ class Cancellation:
     """Tells one running handler to stop: an event for coroutines, a flag for threads, a file for child processes."""
 
     def __init__(self, file: Path | None = None) -> None:
-        # A plain attribute: one thread sets it once, and any thread may read it. An Event per item costs more than an item.
+        # A plain attribute: one thread sets it once, any thread reads it. An Event would cost more than an item.
         self._requested = False
         self._file = file
         self._waiters: tuple[asyncio.Future[None], ...] = ()

@@ -111,7 +111,12 @@ def _define(
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    if len(parameters) not in (1, 2):
+    needed = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+    if len(parameters) not in (1, 2) or needed:
         raise InvalidHandler(name, "it takes (payload) or (payload, ctx)")
     mode: Mode = "thread" if run_in == "loop" and not asyncio.iscoroutinefunction(function) else run_in
     annotation = typing.get_type_hints(function).get(parameters[0].name, Any)
@@ -130,7 +135,7 @@ def _define(
 
 def _checked(name: str, policy: RetryPolicy, max_attempts: int | None) -> RetryPolicy:
     attempts = policy.maximum_attempts if max_attempts is None else max_attempts
-    longest = policy.maximum_interval or timedelta(seconds=60)
+    longest = timedelta(seconds=60) if policy.maximum_interval is None else policy.maximum_interval
     rules = {
         "maximum_attempts must be at least 1": attempts >= 1,
         "initial_interval must be above 0": policy.initial_interval > timedelta(0),

@@ -8,10 +8,10 @@ import random
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Any
+from typing import Any, assert_never
 
 from temporalio.common import RetryPolicy
 
@@ -22,6 +22,8 @@ from fanout.store.rows import ClaimedItem, Completion, Verdict
 TEXT_LIMIT = 8_000
 LOST_LIMIT = 10
 THROTTLE_LIMIT = 100
+LONGEST_WAIT_SECONDS = 100 * 366 * 86_400.0
+"""Beyond this, PostgreSQL could not hold the time at which the item is due."""
 JITTER = 0.1
 """Back-off is shortened by up to this share, so that items that failed together do not return together."""
 
@@ -54,12 +56,12 @@ def describe(error: BaseException, code: str, attempt: int) -> dict[str, Any]:
     """The stored form of an error: every text is at most 8,000 characters and holds nothing that PostgreSQL refuses."""
     try:
         message = str(error)
-    except Exception:
+    except BaseException:
         message = "(the exception's own text could not be made)"
     trace = _clean("".join(_traceback_lines(error)))
     return {
-        "code": code,
-        "type": type(error).__name__[:200],
+        "code": _clean(code),
+        "type": _clean(str(type(error).__name__))[:200],
         "message": _clean(message[:TEXT_LIMIT]),
         "traceback": trace[-TEXT_LIMIT:] or None,
         "attempt": attempt,
@@ -86,29 +88,34 @@ def _traceback_lines(error: BaseException, chain: int = 5, frames: int = 20) -> 
 
 def classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
     """The outcome of an attempt that raised `error`."""
-    if isinstance(error, RetryLater):
+    if isinstance(error, RetryLater) and isinstance(getattr(error, "after", None), timedelta | datetime):
         return Outcome(Ending.THROTTLED, error=describe(error, "throttled", attempt), after_seconds=_after(error.after))
     if isinstance(error, handler.transient):
         return Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
     if isinstance(error, handler.permanent):
         return Outcome(Ending.PERMANENT, error=describe(error, "permanent", attempt))
     if isinstance(error, PermanentError):
-        return Outcome(Ending.PERMANENT, error=describe(error, error.code, attempt))
+        # A subclass may have an __init__ of its own that does not call ours.
+        code = str(getattr(error, "code", "permanent"))[:60]
+        return Outcome(Ending.PERMANENT, error=describe(error, code, attempt))
     return _classify_http(error, attempt) or Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
 
 
 def _after(after: Any) -> float:
     if isinstance(after, datetime):
         return max(0.0, (after - datetime.now(UTC)).total_seconds())
-    return max(0.0, float(after.total_seconds()))
+    return min(max(0.0, float(after.total_seconds())), LONGEST_WAIT_SECONDS)
 
 
 def _classify_http(error: BaseException, attempt: int) -> Outcome | None:
-    response = getattr(error, "response", None)
+    if not isinstance(error, Exception):
+        # The code of a SystemExit is no HTTP status.
+        return None
+    response = _attribute(error, "response")
     status = _http_status(response) or _http_status(error)
     if status is None:
         return None
-    wait = _retry_after(getattr(response, "headers", None) or getattr(error, "headers", None))
+    wait = _retry_after(_attribute(response, "headers")) or _retry_after(_attribute(error, "headers"))
     if status in (429, 503) and wait is not None:
         return Outcome(Ending.THROTTLED, error=describe(error, "throttled", attempt), after_seconds=wait)
     if status >= 500 or status in RETRYABLE_HTTP:
@@ -116,9 +123,17 @@ def _classify_http(error: BaseException, attempt: int) -> Outcome | None:
     return Outcome(Ending.PERMANENT, error=describe(error, "permanent", attempt))
 
 
+def _attribute(source: object, name: str) -> Any:
+    """An attribute of a foreign object, whose properties may raise anything."""
+    try:
+        return getattr(source, name, None)
+    except Exception:
+        return None
+
+
 def _http_status(source: object) -> int | None:
     for name in ("status_code", "status", "code"):
-        value = getattr(source, name, None)
+        value = _attribute(source, name)
         if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
             return int(value)
     return None
@@ -147,7 +162,10 @@ def backoff_seconds(policy: RetryPolicy, attempt: int) -> float:
         return cap
 
 
-def judge(handler: Handler, item: ClaimedItem, outcome: Outcome) -> tuple[Completion | Verdict, bool]:
+Judgement = tuple[Completion | Verdict, bool]
+
+
+def judge(handler: Handler, item: ClaimedItem, outcome: Outcome) -> Judgement:
     """What to write for `outcome`, and whether that settles the row."""
     match outcome.ending:
         case Ending.COMPLETED:
@@ -155,28 +173,39 @@ def judge(handler: Handler, item: ClaimedItem, outcome: Outcome) -> tuple[Comple
             return Completion(item.seq, item.claim_id, outcome.result), True
         case Ending.PERMANENT:
             return Verdict(item.seq, item.claim_id, outcome.error, attempts=1), True
+        case Ending.INTERRUPTED:
+            return Verdict(item.seq, item.claim_id), False
         case Ending.TRANSIENT:
             return _judge_transient(handler, item, outcome)
         case Ending.THROTTLED:
-            if item.throttles + 1 > THROTTLE_LIMIT:
-                return Verdict(item.seq, item.claim_id, outcome.error | {"code": "throttled_too_long"}), True
-            delay = outcome.after_seconds * (1 + JITTER * random.random()) + random.random() * JITTER
-            return Verdict(item.seq, item.claim_id, outcome.error, throttles=1, delay=delay, kind="throttled"), False
+            return _judge_throttled(item, outcome)
         case Ending.LOST:
-            if item.crashes + 1 >= LOST_LIMIT:
-                return lost_too_often(item, crashes=1), True
-            return Verdict(item.seq, item.claim_id, outcome.error, crashes=1, kind="lost"), False
-        case Ending.INTERRUPTED:
-            return Verdict(item.seq, item.claim_id), False
+            return _judge_lost(item, outcome)
+        case _:
+            assert_never(outcome.ending)
 
 
-def _judge_transient(handler: Handler, item: ClaimedItem, outcome: Outcome) -> tuple[Verdict, bool]:
+def _judge_transient(handler: Handler, item: ClaimedItem, outcome: Outcome) -> Judgement:
     attempt = item.attempts + 1
     if attempt >= handler.retry_policy.maximum_attempts:
         code = "timeout" if outcome.error["code"] == "timeout" else "retries_exhausted"
         return Verdict(item.seq, item.claim_id, outcome.error | {"code": code}, attempts=1), True
     delay = backoff_seconds(handler.retry_policy, attempt) * (1 - JITTER * random.random())
     return Verdict(item.seq, item.claim_id, outcome.error, attempts=1, delay=delay, kind="retrying"), False
+
+
+def _judge_throttled(item: ClaimedItem, outcome: Outcome) -> Judgement:
+    if item.throttles >= THROTTLE_LIMIT:
+        return Verdict(item.seq, item.claim_id, outcome.error | {"code": "throttled_too_long"}), True
+    # Never sooner than was asked for, and not all at once.
+    delay = outcome.after_seconds * (1 + JITTER * random.random())
+    return Verdict(item.seq, item.claim_id, outcome.error, throttles=1, delay=delay, kind="throttled"), False
+
+
+def _judge_lost(item: ClaimedItem, outcome: Outcome) -> Judgement:
+    if item.crashes + 1 >= LOST_LIMIT:
+        return lost_too_often(item, crashes=1), True
+    return Verdict(item.seq, item.claim_id, outcome.error, crashes=1, kind="lost"), False
 
 
 def lost_too_often(item: ClaimedItem, crashes: int = 0) -> Verdict:

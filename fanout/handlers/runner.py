@@ -1,10 +1,12 @@
 """Runs handlers beside the engine: a second thread with a loop of its own, so that no handler can starve a heartbeat.
 
-The engine's loop hands over groups of items and gets outcomes back in bunches. It also keeps every item's deadline, by a
-clock that stands still while the handlers' loop is blocked, so that an item does not time out for its neighbour's sake.
+The engine's loop hands over groups of items and gets outcomes back in bunches. It also keeps every item's deadline,
+by a clock that stands still while the handlers' loop is blocked, so that an item does not time out for its
+neighbour's sake.
 """
 
 import asyncio
+import logging
 import os
 import shutil
 import tempfile
@@ -27,6 +29,8 @@ from fanout.handlers.registry import Handlers
 TICK_SECONDS = 0.1
 OBEY_SECONDS = 1.0
 """How long a handler that overran its deadline may take to notice its cancellation before the row is given back."""
+
+log = logging.getLogger("fanout.runner")
 
 Owner = TypeVar("Owner")
 
@@ -84,6 +88,7 @@ class Runner(Generic[Owner]):
         self._folder = Path(tempfile.mkdtemp(prefix="fanout-"))
         self._outbox: deque[Report[Owner]] = deque()
         self._signalled = False
+        self._ending = False
         self._running: dict[Work[Owner], None] = {}
         self._clock = 0.0
         self._pong = True
@@ -96,7 +101,7 @@ class Runner(Generic[Owner]):
         self._loop.call_soon_threadsafe(self._admit, _Group(deque(works)), parallel)
 
     def withdraw(self, works: Iterable[Work[Owner]]) -> None:
-        """Ends those that have not started as interrupted."""
+        """Ends those that have not started as interrupted, also those that wait for a child process."""
         self._loop.call_soon_threadsafe(self._withdraw, list(works))
 
     def interrupt(self, works: Iterable[Work[Owner]]) -> None:
@@ -112,6 +117,7 @@ class Runner(Generic[Owner]):
         self._ticker.cancel()
         await asyncio.to_thread(self._children.stop)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._ending = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join, OBEY_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -120,7 +126,12 @@ class Runner(Generic[Owner]):
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._ending:
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                # From a task of a handler's own that raised SystemExit or KeyboardInterrupt: others go on.
+                log.exception("a task that a handler started tried to end the handlers' loop")
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         self._loop.run_until_complete(asyncio.sleep(0))
@@ -162,11 +173,9 @@ class Runner(Generic[Owner]):
                 work.deadline = work.started + timeout
             future = self._begin_aside(work)
         except Exception as error:
-            self._finish(
-                group,
-                work,
-                Outcome(Ending.TRANSIENT, error=describe(error, "transient", work.context.attempt)),
-            )
+            outcome = Outcome(Ending.TRANSIENT, error=describe(error, "transient", work.context.attempt))
+            # Not from here: a group of 500 such items would recurse that deep.
+            self._loop.call_soon(self._finish, group, work, outcome)
             return
         work.running = future
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._ended, group, work, done))
@@ -182,7 +191,11 @@ class Runner(Generic[Owner]):
         return self._children.schedule(work.handler.name, work.payload, facts, file, self._limit)
 
     def _ended(self, group: _Group[Owner], work: Work[Owner], done: "asyncio.Task[Outcome] | Future[Outcome]") -> None:
-        self._finish(group, work, self._outcome_of(work, done))
+        outcome = self._outcome_of(work, done)
+        if work.stop == "interrupt" and outcome.ending is Ending.TRANSIENT:
+            # What a handler makes of its own cancellation is no failure of the item.
+            outcome = Outcome(Ending.INTERRUPTED)
+        self._finish(group, work, outcome)
 
     def _outcome_of(self, work: Work[Owner], done: "asyncio.Task[Outcome] | Future[Outcome]") -> Outcome:
         attempt = work.context.attempt
@@ -215,6 +228,15 @@ class Runner(Generic[Owner]):
         for work in works:
             if work.started is None:
                 self._report_once(work, Outcome(Ending.INTERRUPTED))
+            else:
+                self._spare(work)
+
+    def _spare(self, work: Work[Owner]) -> None:
+        """Ends an item that waits for a thread or a child process."""
+        running = work.running
+        if isinstance(running, Future) and not running.running() and not running.done():
+            work.stop = work.stop or "interrupt"
+            running.cancel()
 
     def _interrupt(self, works: Iterable[Work[Owner]], reason: str = "interrupt") -> None:
         for work in works:
@@ -224,6 +246,7 @@ class Runner(Generic[Owner]):
             work.context.cancellation.request()
             if isinstance(work.running, asyncio.Task):
                 work.running.cancel()
+            self._spare(work)
 
     def _abandon(self, works: Iterable[Work[Owner]]) -> None:
         for work in works:

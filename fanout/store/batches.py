@@ -62,7 +62,7 @@ class BatchStore:
             return bool(await connection.fetchval(STATEMENTS["close_batch"], batch_id, epoch, timeout=SCAN_SECONDS))
 
     async def cancel_batch(self, batch_id: UUID, reason: str | None) -> bool:
-        """From its commit on no claim succeeds, and all rows that do not run are cancelled; False if it had no effect."""
+        """From its commit on no claim succeeds and all rows that do not run are cancelled; False without effect."""
         async with self._pool.acquire() as connection, connection.transaction():
             changed = await connection.fetchval(STATEMENTS["cancel_batch"], batch_id, reason)
             if changed:

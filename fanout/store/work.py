@@ -54,7 +54,7 @@ class WorkStore:
         return {record["id"]: (BatchStatus(record["status"]), record["epoch"]) for record in records}
 
     async def complete(self, batch_id: UUID, rows: Sequence[Completion], slot: int) -> set[int]:
-        """Completes rows and counts them; answers the seqs that stand completed under these claims, also from before."""
+        """Completes rows and counts them; answers the seqs that stand settled under these claims, also from before."""
         claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
         results = _object((row.seq, row.result) for row in rows)
         seqs = [row.seq for row in rows]

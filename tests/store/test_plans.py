@@ -92,9 +92,7 @@ class Lab:
         await self.connection.execute(f"prepare {name} as {STATEMENTS[name]}")
         transaction = self.connection.transaction()
         await transaction.start()
-        answer = await self.connection.fetchval(
-            f"explain (analyze, buffers, format json) execute {name}({literals})"
-        )
+        answer = await self.connection.fetchval(f"explain (analyze, buffers, format json) execute {name}({literals})")
         await transaction.rollback()
         found: dict[str, Any] = json.loads(answer)[0]["Plan"]
         return found
