@@ -83,7 +83,7 @@ class Attempt:
             "completed": self.completed,
             "failed": self.failed,
             "running": len(self._running),
-            "unwritten": self._unwritten,
+            "unwritten": self._unwritten - len(self._running),
         }
 
     async def run(self) -> RangeOutcome:

@@ -208,6 +208,6 @@ class Batch:
         percent = 100 if seen.total == 0 else 100 * settled // seen.total
         workflow.set_current_details(
             f"**{seen.status}**: {settled:,} of {seen.total:,} items settled ({percent} %)\n\n"
-            "| completed | failed | cancelled | open |\n| ---: | ---: | ---: | ---: |\n"
-            f"| {seen.completed:,} | {seen.failed:,} | {seen.cancelled:,} | {seen.total - settled:,} |"
+            f"- {seen.completed:,} completed\n- {seen.failed:,} failed\n- {seen.cancelled:,} cancelled\n"
+            f"- {seen.total - settled:,} open"
         )

@@ -34,7 +34,7 @@ RANGE_LIMIT = timedelta(days=3650)
 LOCAL_LIMIT = timedelta(minutes=15)
 LOCAL_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
 NAMED_RANGES = 200
-SUMMARY_BYTES = 200
+NAME_BYTES = 200
 LOOK_SECONDS = 30.0
 
 Request = TypeVar("Request")
@@ -140,7 +140,7 @@ class Window:
         self._names = dict(zip(range(page.lo, page.hi), keys, strict=True))
 
     async def _run_range(self, span: Span) -> None:
-        shard = self._shard
+        shard, name = self._shard, self._name(span)
         try:
             outcome = await workflow.execute_activity_method(
                 RangeActivities.process_range,
@@ -155,7 +155,8 @@ class Window:
                 heartbeat_timeout=timedelta(seconds=shard.heartbeat_seconds),
                 start_to_close_timeout=RANGE_LIMIT,
                 retry_policy=RANGE_RETRY,
-                summary=self._summary(span),
+                activity_id=f"{span.lo} {name}" if span.size == 1 else name,
+                summary=name,
             )
         except BaseException as error:
             self._failure = self._failure or error
@@ -164,14 +165,14 @@ class Window:
         finally:
             self._pending -= 1
 
-    def _summary(self, span: Span) -> str:
+    def _name(self, span: Span) -> str:
+        """What the Web UI calls the range's activity: the item's key where it is a single one."""
         if span.size > 1:
             return f"items {span.lo} to {span.hi - 1}"
-        name = self._names.pop(span.lo, None) or f"item {span.lo}"
-        encoded = name.encode()
-        if len(encoded) <= SUMMARY_BYTES:
-            return name
-        return "…" + encoded[-SUMMARY_BYTES:].decode(errors="ignore")
+        encoded = self._names.pop(span.lo, "").encode()
+        if len(encoded) <= NAME_BYTES:
+            return encoded.decode()
+        return "…" + encoded[-NAME_BYTES:].decode(errors="ignore")
 
     def _collect(self) -> None:
         finished, self._finished = self._finished, []

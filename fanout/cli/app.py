@@ -55,7 +55,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def build() -> typer.Typer:
     """The application."""
-    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=HELP)
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        help=HELP,
+    )
     app.callback()(_with_signature(_keep, ()))
     for name, command in COMMANDS.items():
         _, *own = inspect.signature(command, eval_str=True).parameters.values()

@@ -4,5 +4,5 @@ from typing import Annotated
 
 import typer
 
-BatchReference = Annotated[str, typer.Argument(show_default=False, help="A batch id, or HANDLER/KEY.")]
-HandlerName = Annotated[str, typer.Argument(show_default=False, help="A handler's name.")]
+BatchReference = Annotated[str, typer.Argument(metavar="BATCH", show_default=False, help="A batch id, or HANDLER/KEY.")]
+HandlerName = Annotated[str, typer.Argument(metavar="HANDLER", show_default=False, help="A handler's name.")]

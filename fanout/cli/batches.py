@@ -50,7 +50,7 @@ async def list_batches(
 async def item(
     session: Session,
     batch: BatchReference,
-    item_key: Annotated[str, typer.Argument(show_default=False)],
+    item_key: Annotated[str, typer.Argument(metavar="ITEM_KEY", show_default=False)],
 ) -> None:
     """Shows one item with its payload, its result or error, and its history."""
     async with session.connect() as client:
@@ -78,7 +78,9 @@ async def cancel(
 
 async def verify(
     session: Session,
-    batch: Annotated[str | None, typer.Argument(show_default=False, help="A batch id, or HANDLER/KEY.")] = None,
+    batch: Annotated[
+        str | None, typer.Argument(metavar="BATCH", show_default=False, help="A batch id, or HANDLER/KEY.")
+    ] = None,
 ) -> int:
     """Proves the invariants anew from the rows; ends with 1 where one is broken.
 

@@ -79,7 +79,7 @@ async def _each(items: Items) -> AsyncIterator[Any]:
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item
-    elif isinstance(items, str | bytes | Mapping | BaseModel) or not isinstance(items, Iterable):
+    elif isinstance(items, str | bytes | bytearray | Mapping | BaseModel) or not isinstance(items, Iterable):
         raise InvalidRequest(f"items must be an iterable of payloads, not {type(items).__name__}")
     else:
         for item in items:

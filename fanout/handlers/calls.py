@@ -1,6 +1,7 @@
 """Calls a handler for one payload and says how it ended: on the loop, in a thread and in a child process alike."""
 
 import asyncio
+import inspect
 import json
 import time
 from typing import Any
@@ -70,7 +71,7 @@ def call_blocking(handler: Handler, payload: str, context: Context, limit: int) 
     started = time.monotonic()
     try:
         result = handler.function(*arguments(handler, read_payload(handler, payload), context))
-        if asyncio.iscoroutine(result):
+        if inspect.iscoroutine(result):
             result = asyncio.run(result)
         outcome = completed(result, limit, context.attempt)
     except BaseException as error:

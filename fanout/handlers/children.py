@@ -6,9 +6,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, NoReturn
 
 try:
     import pebble
@@ -18,7 +20,7 @@ except ImportError:
 from fanout.errors import MissingExtra
 from fanout.handlers.calls import call_blocking
 from fanout.handlers.context import Cancellation, Context
-from fanout.handlers.outcomes import Outcome
+from fanout.handlers.outcomes import Ending, Outcome, describe
 from fanout.handlers.registry import BrokenModule, Handlers, load_handlers
 
 _PR_SET_PDEATHSIG = 1
@@ -37,6 +39,10 @@ class Children:
 
     def schedule(self, name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Future[Outcome]:
         """Runs a handler in a child; cancelling the future kills that child. Raises MissingExtra without pebble."""
+        if self._pool is not None and not self._pool.active:
+            # A child that died between two items breaks pebble's whole pool.
+            Thread(target=_end, args=(self._pool,), daemon=True).start()
+            self._pool = None
         if self._pool is None:
             if pebble is None:
                 raise MissingExtra('run_in="process"', "process")
@@ -52,13 +58,17 @@ class Children:
     def stop(self) -> None:
         """Kills every child."""
         if self._pool is not None:
-            self._pool.stop()
-            self._pool.join()
+            _end(self._pool)
+
+
+def _end(pool: Any) -> None:
+    pool.stop()
+    pool.join()
 
 
 def died(error: BaseException) -> bool:
     """Whether a future failed because its child process died."""
-    return pebble is not None and isinstance(error, pebble.ProcessExpired)
+    return pebble is not None and isinstance(error, pebble.ProcessExpired | BrokenProcessPool)
 
 
 def _initialize(modules: tuple[str, ...], parent: int, path: list[str]) -> None:
@@ -66,6 +76,7 @@ def _initialize(modules: tuple[str, ...], parent: int, path: list[str]) -> None:
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _let_no_death_look_like_an_end()
     sys.path[:] = path
     try:
         _loaded["handlers"] = load_handlers(modules)
@@ -74,8 +85,20 @@ def _initialize(modules: tuple[str, ...], parent: int, path: list[str]) -> None:
         _broken.append(error)
 
 
+def _let_no_death_look_like_an_end() -> None:
+    """pebble waits for ever for an item whose child ended with exit code 0."""
+    here, end = os.getpid(), os._exit
+
+    def leave(status: int) -> NoReturn:
+        end(status or int(os.getpid() == here))
+
+    os._exit = leave
+
+
 def _call(name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Outcome:
-    if _broken:
-        raise _broken[0]
     context = Context(**facts, cancellation=Cancellation(file))
+    if context.cancelled:
+        return Outcome(Ending.INTERRUPTED)
+    if _broken:
+        return Outcome(Ending.TRANSIENT, error=describe(_broken[0], "transient", context.attempt))
     return call_blocking(_loaded["handlers"][name], payload, context, limit)

@@ -115,7 +115,7 @@ def _classify_http(error: BaseException, attempt: int) -> Outcome | None:
     status = _http_status(response) or _http_status(error)
     if status is None:
         return None
-    wait = _retry_after(_attribute(response, "headers")) or _retry_after(_attribute(error, "headers"))
+    wait = _retry_after(_attribute(response, "headers") or _attribute(error, "headers"))
     if status in (429, 503) and wait is not None:
         return Outcome(Ending.THROTTLED, error=describe(error, "throttled", attempt), after_seconds=wait)
     if status >= 500 or status in RETRYABLE_HTTP:
@@ -190,7 +190,7 @@ def _judge_transient(handler: Handler, item: ClaimedItem, outcome: Outcome) -> J
     if attempt >= handler.retry_policy.maximum_attempts:
         code = "timeout" if outcome.error["code"] == "timeout" else "retries_exhausted"
         return Verdict(item.seq, item.claim_id, outcome.error | {"code": code}, attempts=1), True
-    delay = backoff_seconds(handler.retry_policy, attempt) * (1 - JITTER * random.random())
+    delay = min(backoff_seconds(handler.retry_policy, attempt), LONGEST_WAIT_SECONDS) * (1 - JITTER * random.random())
     return Verdict(item.seq, item.claim_id, outcome.error, attempts=1, delay=delay, kind="retrying"), False
 
 

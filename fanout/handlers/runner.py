@@ -232,11 +232,12 @@ class Runner(Generic[Owner]):
                 self._spare(work)
 
     def _spare(self, work: Work[Owner]) -> None:
-        """Ends an item that waits for a thread or a child process."""
+        """Ends an item that waits for a child process, which will find it cancelled; its slot is free after that."""
         running = work.running
-        if isinstance(running, Future) and not running.running() and not running.done():
+        if work.handler.mode == "process" and running is not None and not _has_begun(running):
             work.stop = work.stop or "interrupt"
-            running.cancel()
+            work.context.cancellation.request()
+            self._report_once(work, Outcome(Ending.INTERRUPTED))
 
     def _interrupt(self, works: Iterable[Work[Owner]], reason: str = "interrupt") -> None:
         for work in works:
@@ -252,6 +253,7 @@ class Runner(Generic[Owner]):
         for work in works:
             work.stop = work.stop or "interrupt"
             self._report_once(work, self._stopped(work))
+            work.context.cancellation.request()
             if work.running is not None and work.handler.mode != "thread":
                 work.running.cancel()
 
@@ -296,8 +298,8 @@ class Runner(Generic[Owner]):
         for work in list(self._running):
             if work.deadline is None:
                 # In a child process the time runs from the moment that a child takes the item up.
-                if work.running is not None and isinstance(work.running, Future) and work.running.running():
-                    work.deadline = now + work.handler.timeout.total_seconds()
+                if work.running is not None and _has_begun(work.running):
+                    work.deadline = now + (0 if work.reported else work.handler.timeout.total_seconds())
                 continue
             overrun = (self._clock if work.handler.mode == "loop" else now) - work.deadline
             if overrun > OBEY_SECONDS or (overrun > 0 and work.handler.mode == "process"):
@@ -308,6 +310,10 @@ class Runner(Generic[Owner]):
             self._loop.call_soon_threadsafe(self._interrupt, late, "timeout")
         if deaf:
             self._loop.call_soon_threadsafe(self._abandon, deaf)
+
+
+def _has_begun(running: "asyncio.Task[Outcome] | Future[Outcome]") -> bool:
+    return isinstance(running, asyncio.Task) or running.running() or running.done()
 
 
 _NOBODY: Work[Any] = Work(None, None, "", None)  # type: ignore[arg-type]

@@ -53,9 +53,11 @@ create table fanout.items (
     seq      integer not null check (seq >= 0),
     item_key text    not null collate "C" check (octet_length(item_key) between 1 and 400),
     payload  json    not null,
-    primary key (batch_id, seq),
-    constraint items_key_once unique (batch_id, item_key)
+    primary key (batch_id, seq)
 );
+-- `greatest` of one value is that value, but no condition on batch_id can use this index. While statistics know other batches only, the
+-- planner takes a new batch for one row and this index for as good as the primary key: a claim of 500 rows of 50,000 then took 13 s.
+create unique index items_key_once on fanout.items (greatest(batch_id), item_key);
 
 create table fanout.results (
     batch_id   uuid    not null,

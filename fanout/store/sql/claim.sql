@@ -4,13 +4,16 @@ with batch as materialized (
     -- The lock waits for a cancel, pause or retry that is being committed, and then sees its outcome.
     select id from fanout.batches where id = $1 and epoch = $2 and status = 'processing' for share
 ), chosen as materialized (
-    -- Live work is never started twice: a processing row is free only when its worker's lease is gone.
+    -- Live work is never started twice: a processing row is free only when its worker's lease is gone. The first test, by the
+    -- snapshot, costs nothing; whoever fails it is looked up anew, as this statement may have waited for the batch's lock.
     select r.seq, r.status = 'processing' as lost, r.crashes, r.worker_id
     from fanout.results r
     where r.batch_id = (select id from batch)
       and r.seq >= $3 and r.seq < $4
       and (r.status = 'pending' and (r.due_at is null or r.due_at <= clock_timestamp())
-        or r.status = 'processing' and not fanout.is_live(r.worker_id, $8))
+        or r.status = 'processing'
+            and r.worker_id not in (select w.id from fanout.workers w where w.seen_at > clock_timestamp() - $8::interval)
+            and not fanout.is_live(r.worker_id, $8))
     order by r.seq
     limit $5
     for update of r skip locked
@@ -57,7 +60,10 @@ select count(*) as open,
        coalesce(array_agg(distinct r.claim_id) filter (where r.status = 'processing' and r.worker_id = $4), '{}')
            as own_claims
 from fanout.results r
-cross join lateral (select r.status = 'processing' and fanout.is_live(r.worker_id, $5) as live) l
+cross join lateral (
+    select r.status = 'processing'
+        and r.worker_id in (select w.id from fanout.workers w where w.seen_at > clock_timestamp() - $5::interval) as live
+) l
 where r.batch_id = $1 and r.seq >= $2 and r.seq < $3 and r.status in ('pending', 'processing');
 
 -- name: read_currency

@@ -16,7 +16,7 @@ select r.seq, i.item_key, r.status, r.attempts, r.crashes, r.result, r.error, i.
 from fanout.items i
 join fanout.results r on r.batch_id = i.batch_id and r.seq = i.seq
 left join fanout.workers w on w.id = r.worker_id
-where i.batch_id = $1 and i.item_key = $2;
+where greatest(i.batch_id) = $1 and i.item_key = $2;
 
 -- name: read_item_events
 select id, kind, data, at from fanout.events

@@ -6,7 +6,7 @@ returning batch_id;
 
 -- name: find_first_positions
 -- Which of these item keys the batch has already, and where.
-select item_key, seq from fanout.items where batch_id = $1 and item_key = any($2::text[]);
+select item_key, seq from fanout.items where greatest(batch_id) = $1 and item_key = any($2::text[]);
 
 -- name: insert_results
 insert into fanout.results (batch_id, seq) select $1, generate_series(0, $2::integer - 1);
