@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from examples.documents.papers import EXPECTED_FAILURES, demo_items
-from fanout import Settings
 from fanout.devstack.locks import SERVERS, SUPERVISOR, is_held
 from tests.support import ROOT
 
@@ -53,6 +52,13 @@ def processes_of(home: Path) -> list[str]:
     return found
 
 
+def until_gone(home: Path) -> None:
+    """Waits until no process of the folder is left."""
+    deadline = time.monotonic() + 30
+    while left := processes_of(home):
+        assert time.monotonic() < deadline, left
+
+
 def test_the_demo_keeps_its_promises(home: Path) -> None:
     with start(home, "--json") as demo:
         out, said = demo.communicate(timeout=200)
@@ -90,13 +96,10 @@ def test_a_killed_demo_leaves_nothing_running(home: Path) -> None:
         assert demo.stderr
         assert any("processing" in line for line in demo.stderr)
         demo.kill()
-    deadline = time.monotonic() + 30
-    while left := processes_of(home):
-        assert time.monotonic() < deadline, left
+    until_gone(home)
 
 
 def test_the_demo_ignores_what_points_elsewhere(home: Path) -> None:
     with start(home, "--database-url", "postgresql://u@127.0.0.1:1/x") as demo:
         _, said = demo.communicate(timeout=60)
     assert (demo.returncode, "--database-url does not apply" in said) == (2, True)
-    assert Settings().home == Path(".fanout")

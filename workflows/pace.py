@@ -16,17 +16,21 @@ WINDOW = 400
 RANGES_PER_WORKER = 4
 
 
-def next_pace(pace: Pace, outcome: RangeOutcome, fixed: int | None) -> Pace:
-    """The pace after one more range: sizes grow 16-fold at most, towards ranges of two seconds."""
-    if outcome.settled == 0:
-        return pace
-    before = pace.item_seconds
-    item_seconds = outcome.item_seconds if before is None else (before + outcome.item_seconds) / 2
+def next_pace(pace: Pace, outcome: RangeOutcome, passed: int, fixed: int | None) -> Pace:
+    """The pace after a range that passed so many seqs: sizes grow 16-fold at most, towards two seconds a range.
+
+    Rows that were settled before count as passed too: after a reset a workflow must get past them quickly.
+    """
+    item_seconds = pace.item_seconds
+    if outcome.settled > 0:
+        item_seconds = outcome.item_seconds if item_seconds is None else (item_seconds + outcome.item_seconds) / 2
     if fixed is not None:
         return Pace(range_size=fixed, item_seconds=item_seconds)
-    if item_seconds >= SLOW_ITEM_SECONDS:
+    if passed == 0:
+        return pace
+    if item_seconds is not None and item_seconds >= SLOW_ITEM_SECONDS and outcome.settled > 0:
         return Pace(range_size=1, item_seconds=item_seconds)
-    wanted = int(RANGE_SECONDS * outcome.settled / max(outcome.elapsed_seconds, 0.001))
+    wanted = int(RANGE_SECONDS * passed / max(outcome.elapsed_seconds, 0.001))
     size = max(1, min(wanted, pace.range_size * GROWTH, RANGE_ITEMS))
     return Pace(range_size=size, item_seconds=item_seconds)
 

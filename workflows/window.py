@@ -63,7 +63,7 @@ class Window:
         self._waiting: list[tuple[float, Span]] = []
         self._pending = 0
         self._slots, self._workers = shard.slots, shard.workers
-        self._finished: list[RangeOutcome] = []
+        self._finished: list[tuple[Span, RangeOutcome]] = []
         self._failure: BaseException | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._names: dict[int, str] = {}
@@ -161,7 +161,7 @@ class Window:
         except BaseException as error:
             self._failure = self._failure or error
         else:
-            self._finished.append(outcome)
+            self._finished.append((span, outcome))
         finally:
             self._pending -= 1
 
@@ -177,8 +177,9 @@ class Window:
     def _collect(self) -> None:
         finished, self._finished = self._finished, []
         self._tasks = [task for task in self._tasks if not task.done()]
-        for outcome in finished:
-            self.pace = next_pace(self.pace, outcome, self._shard.fixed_range_size)
+        for span, outcome in finished:
+            passed = span.size - (outcome.rest.size if outcome.rest is not None else 0)
+            self.pace = next_pace(self.pace, outcome, passed, self._shard.fixed_range_size)
             self._put_back(outcome)
             self._on_outcome(outcome)
         now = workflow.time()

@@ -16,7 +16,7 @@ from fanout.cli.migrating import apply_schema
 from fanout.cli.session import Session
 from fanout.cli.views import facts
 from fanout.devstack import Stack, running, use
-from fanout.devstack.locks import SUPERVISOR, USERS, is_held
+from fanout.devstack.locks import USERS, is_held
 from fanout.errors import StackFailed
 from fanout.servers import ServerOptions, Servers, choose_servers
 from fanout.settings import Settings
@@ -70,21 +70,31 @@ def dev(session: Session) -> int:
 @contextmanager
 def own_stack(settings: Settings) -> Iterator[Stack]:
     """The folder's stack; unless somebody else uses it too, its servers are gone when the block has ended."""
+    found = None
     try:
         with use(settings) as found:
             yield found
     finally:
-        wait_for_end(settings.home.resolve())
+        if found is not None:
+            _wait_for_end(found)
 
 
-def wait_for_end(home: Path) -> None:
-    """Returns as soon as the servers are gone, or after a moment when others use them."""
+def _wait_for_end(found: Stack) -> None:
+    """Returns as soon as the supervisor and its servers are gone, or after a moment when others use them."""
     started = time.monotonic()
     patience = LET_GO_SECONDS
-    while is_held(home / SUPERVISOR) and time.monotonic() < started + patience:
+    while _is_alive(found.supervisor_pid) and time.monotonic() < started + patience:
         # The supervisor holds this one alone once it has seen that no user is left.
-        patience = END_SECONDS if is_held(home / USERS) else patience
+        patience = END_SECONDS if is_held(found.home / USERS) else patience
         time.sleep(POLL_SECONDS / 4)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        # Empty for a process that is dead, where nobody has asked yet how it ended.
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except OSError:
+        return False
 
 
 def stack_servers(settings: Settings, found: Stack) -> Servers:

@@ -1,4 +1,4 @@
-"""What the store promises of one batch, in plain Python: the state machine compares every answer and every row with it."""
+"""What the store promises of one batch, in plain Python; every answer and every row is compared with it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -116,7 +116,7 @@ async def test_a_claim_sees_the_lease_of_a_worker_that_came_while_it_waited(url:
         await holder.execute("select from fanout.batches where id = $1 for update", batch_id)
         async with at_the_lock(claimer, claimer.claim(batch_id)) as claiming:
             await owner.refresh()
-            # What a claim of the new worker does, in the transaction that holds the lock: both waiting would be a coin's toss.
+            # What a claim of the new worker does, by the holder of the lock: who of two waiting goes first is chance.
             await holder.fetch(
                 "update fanout.results set status = 'processing', claim_id = $2, worker_id = $3, claimed_at = now()"
                 " where batch_id = $1 and seq < 2",
@@ -334,19 +334,18 @@ class Hunt:
                 self.claimed.setdefault(batch_id, []).extend(claim.items)
             case "complete":
                 await actor.work.complete(batch_id, completions(self._some(batch_id)), slot)
-            case "fail":
-                await actor.work.fail(batch_id, failures(self._some(batch_id)), slot)
-            case "release":
-                await actor.work.release(batch_id, failures(self._some(batch_id)), slot)
+            case "fail" | "release":
+                write = actor.work.fail if call == "fail" else actor.work.release
+                await write(batch_id, failures(self._some(batch_id)), slot)
             case "cancel":
                 await actor.batches.cancel_batch(batch_id, "hunt")
             case "reopen":
                 await actor.batches.reopen_batch(batch_id)
-            case "die":
-                await actor.work.remove_worker(actor.worker.id)
-                await actor.refresh()
             case "close":
                 await self._close(actor, index)
+            case _:
+                await actor.work.remove_worker(actor.worker.id)
+                await actor.refresh()
 
     async def _close(self, actor: Actor, index: int) -> None:
         batch_id = self.batches[index]

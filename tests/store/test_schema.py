@@ -1,8 +1,9 @@
-"""The schema refuses rows that cannot be, knows the states of `fanout.states`, and is migrated by any number at once."""
+"""The schema refuses rows that cannot be, knows the states of the code, and is migrated by any number at once."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -32,9 +33,18 @@ COUNTS = {"completed": "1", "failed": "1", "cancelled": "1"}
 CLOSED_AT = {"closed_at": "2026-01-01 00:00:00+00"}
 
 
+@pytest.fixture(scope="module")
+def shared_url(stack: Stack, template: str) -> Iterator[str]:
+    """One database for the tests that leave nothing behind."""
+    with asyncio.Runner() as runner:
+        exits = AsyncExitStack()
+        yield runner.run(exits.enter_async_context(database(stack, template)))
+        runner.run(exits.aclose())
+
+
 @pytest.fixture
-async def connection(url: str) -> AsyncIterator[Connection]:
-    async with observer(url) as made:
+async def connection(shared_url: str) -> AsyncIterator[Connection]:
+    async with observer(shared_url) as made:
         yield made
 
 
@@ -118,11 +128,14 @@ async def test_a_batch_without_sense_is_refused(connection: Connection, values: 
 async def test_a_key_has_one_open_batch(connection: Connection) -> None:
     values = _batch()
     text = ", ".join(f"'{value}'" for value in values.values())
+    transaction = connection.transaction()
+    await transaction.start()
     await connection.execute(f"insert into fanout.batches ({', '.join(values)}) values ({text})")
     with pytest.raises(asyncpg.UniqueViolationError):
         await _insert(connection, "batches", _batch())
     await _insert(connection, "batches", _batch(key="two"))
     await _insert(connection, "batches", _batch(status="cancelled") | CLOSED_AT | COUNTS)
+    await transaction.rollback()
 
 
 async def _words(connection: Connection, constraint: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Any order of calls, by anybody, twice, late and with lost answers: rows and answers stay what the model says.
 
-`FANOUT_CHAOS` in the environment makes the run much longer and random; it prints its seed, which `FANOUT_CHAOS_SEED` repeats.
+`FANOUT_CHAOS` in the environment makes the run much longer and random; `FANOUT_CHAOS_SEED` repeats a printed seed.
 """
 
 import asyncio
@@ -30,7 +30,8 @@ MOST_ROWS = 6
 
 # The tests' own record of every update, beside the store's audit of settles.
 RECORD_MOVES = """
-create table public.moves (subject text, batch_id uuid, seq integer, was text, became text, claim_was uuid, claim_id uuid);
+create table public.moves (
+    subject text, batch_id uuid, seq integer, was text, became text, claim_was uuid, claim_id uuid);
 create function public.record_result() returns trigger language plpgsql as $$ begin
     insert into public.moves values ('item', new.batch_id, new.seq, old.status, new.status, old.claim_id, new.claim_id);
     return null;
@@ -57,8 +58,7 @@ select distinct subject, was, became, claim_was is distinct from claim_id as cla
 from public.moves where batch_id = $1
 """
 READ_EVENTS = """
-select id, kind, case when kind in ('closed', 'reopened') then (data ->> 'epoch')::integer else (data ->> 'seq')::integer end
-    as number
+select id, kind, (case when kind in ('closed', 'reopened') then data ->> 'epoch' else data ->> 'seq' end)::integer as number
 from fanout.events where batch_id = $1 order by id
 """
 

@@ -10,6 +10,15 @@ from fanout.states import BatchStatus
 from fanout.store import BatchStore, Pool, StoredItem
 from tests.store.support import HANDLER, LONG_GRACE, WORKFLOW, actors, add_batch, completions, failures, kinds
 
+# Chunks of item keys, the key that is named, and its two positions.
+DUPLICATES: list[tuple[list[list[str]], str, tuple[int, int]]] = [
+    ([["a", "b", "a"]], "a", (0, 2)),
+    ([["a"], ["b", "c", "b"]], "b", (1, 3)),
+    ([["a", "b"], ["c", "b"]], "b", (1, 3)),
+    ([["a", "b"], ["c"], ["d", "a"]], "a", (0, 4)),
+    ([["a", "b"], ["b", "a"]], "b", (1, 2)),
+    ([["é"], ["e\u0301", "é"]], "é", (0, 2)),
+]
 TABLES = ("batches", "keys", "items", "results", "events", "event_heads")
 
 
@@ -26,25 +35,13 @@ async def _stored(pool: Pool) -> int:
     return sum([int(await pool.fetchval(f"select count(*) from fanout.{table}")) for table in TABLES])
 
 
-@pytest.mark.parametrize(
-    ("chunks", "key", "positions"),
-    [
-        ((["a", "b", "a"],), "a", (0, 2)),
-        ((["a"], ["b", "c", "b"]), "b", (1, 3)),
-        ((["a", "b"], ["c", "b"]), "b", (1, 3)),
-        ((["a", "b"], ["c"], ["d", "a"]), "a", (0, 4)),
-        ((["a", "b"], ["b", "a"]), "b", (1, 2)),
-        ((["é"], ["e\u0301", "é"]), "é", (0, 2)),
-    ],
-)
-async def test_a_key_that_stands_twice_is_named_with_both_positions_and_nothing_is_stored(
-    url: str, chunks: tuple[list[str], ...], key: str, positions: tuple[int, int]
-) -> None:
+async def test_a_key_that_stands_twice_is_named_with_both_positions_and_nothing_is_stored(url: str) -> None:
     async with actors(url, 1) as (actor,):
-        with pytest.raises(DuplicateItemKey) as caught:
-            await _submit(actor.batches, uuid4(), *chunks)
-        assert (caught.value.key, caught.value.positions) == (key, positions)
-        assert await _stored(actor.pool) == 0
+        for chunks, key, positions in DUPLICATES:
+            with pytest.raises(DuplicateItemKey) as caught:
+                await _submit(actor.batches, uuid4(), *chunks)
+            assert (caught.value.key, caught.value.positions) == (key, positions)
+            assert await _stored(actor.pool) == 0
         # The key is free again.
         await add_batch(actor.batches, 2, key="one")
 
@@ -57,15 +54,19 @@ async def test_the_same_item_keys_may_stand_in_two_batches(url: str) -> None:
             assert (await actor.batches.read_item(batch_id, "k1")).row.seq == 1
 
 
-@pytest.mark.parametrize("payload", ["{", '"\ud800"', "not json"])
-async def test_a_payload_that_is_no_json_leaves_nothing_behind(url: str, payload: str) -> None:
+async def test_a_payload_that_is_no_json_leaves_nothing_behind(url: str) -> None:
     async with actors(url, 1) as (actor,):
-        batch_id = uuid4()
-        with pytest.raises((asyncpg.DataError, UnicodeError)):
-            async with actor.batches.submitting() as submission:
-                await submission.lock_key(HANDLER, "one", batch_id)
-                await submission.copy_items(batch_id, 0, [StoredItem("a", "1"), StoredItem("b", payload)])
-        assert await _stored(actor.pool) == 0
+        for payload in ("{", "not json", '"\ud800"'):
+            with pytest.raises((asyncpg.DataError, UnicodeError)):
+                await _submit_payload(actor.batches, payload)
+            assert await _stored(actor.pool) == 0
+
+
+async def _submit_payload(batches: BatchStore, payload: str) -> None:
+    batch_id = uuid4()
+    async with batches.submitting() as submission:
+        await submission.lock_key(HANDLER, "one", batch_id)
+        await submission.copy_items(batch_id, 0, [StoredItem("a", "1"), StoredItem("b", payload)])
 
 
 async def test_an_empty_batch_closes_at_once_with_the_same_event_as_any_other(url: str) -> None:
