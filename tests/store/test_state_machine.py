@@ -58,7 +58,7 @@ select distinct subject, was, became, claim_was is distinct from claim_id as cla
 from public.moves where batch_id = $1
 """
 READ_EVENTS = """
-select id, kind, (case when kind in ('closed', 'reopened') then data ->> 'epoch' else data ->> 'seq' end)::integer as number
+select id, kind, coalesce(data ->> 'seq', data ->> 'epoch')::integer as number
 from fanout.events where batch_id = $1 order by id
 """
 
