@@ -22,7 +22,7 @@ from activities.batches import BatchActivities
 from activities.engine import Engine
 from activities.ranges import RangeActivities
 from fanout.devstack import Stack, join
-from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, ServerUnreachable
+from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, MissingExtra, ServerUnreachable
 from fanout.exits import leave
 from fanout.handlers import Handlers, load_handlers
 from fanout.handlers.builtin import builtin_handlers
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(*servers.lines, sep="\n", file=sys.stderr)
             handlers = load_handlers(modules_for(settings, stack, servers)).plus(builtin_handlers(settings))
             return asyncio.run(run(settings, servers, identity, handlers))
-    except InvalidRequest as error:
+    except (InvalidRequest, MissingExtra) as error:
         print(f"worker.py: {error}", file=sys.stderr)
         return 2
     except FanoutError as error:

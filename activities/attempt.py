@@ -126,7 +126,7 @@ class Attempt:
         self._deserted = True
         for work in self._running:
             item = work.owner.item
-            self._engine.settle(self.batch_id, Verdict(item.seq, item.claim_id), False, self)
+            self._engine.settle(work.owner, Verdict(item.seq, item.claim_id), False)
         self._news.set()
 
     def on_outcome(self, work: Work[Token], outcome: Outcome) -> None:
@@ -272,7 +272,7 @@ class Attempt:
     def _admit(self, item: ClaimedItem) -> Work[Token] | None:
         """Makes a claimed row ready to run, or fails it at once when its executions died too often."""
         if item.crashes >= LOST_LIMIT:
-            self._engine.settle(self.batch_id, lost_too_often(item), True, self)
+            self._engine.settle(Token(self, item), lost_too_often(item), True)
             return None
         context = Context(
             batch_id=self.batch_id,
@@ -315,7 +315,7 @@ class Attempt:
             for item in await self._engine.store.read_claim(self.batch_id, span, claim_id):
                 self._engine.hold(claim_id, 1)
                 self._unwritten += 1
-                self._engine.settle(self.batch_id, Verdict(item.seq, claim_id), False, self)
+                self._engine.settle(Token(self, item), Verdict(item.seq, claim_id), False)
 
     async def _end(self) -> RangeOutcome:
         remainder = await self._read_remainder()

@@ -15,6 +15,7 @@ from fanout.contracts import (
     KeysRequest,
     Span,
 )
+from fanout.states import BatchStatus
 from fanout.store import BatchRow, BatchStore
 
 
@@ -83,8 +84,7 @@ class BatchActivities:
         return BatchView(
             status=batch.status,
             epoch=batch.epoch,
-            title=batch.title,
-            reason=batch.reason,
+            reason=batch.reason if batch.status is BatchStatus.FAILED else None,
             total=batch.total,
             completed=batch.completed,
             failed=batch.failed,

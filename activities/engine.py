@@ -98,14 +98,14 @@ class Engine:
         """Whether rows of that claim are still in this worker's hands."""
         return claim_id in self._claims
 
-    def settle(self, batch_id: UUID, row: Completion | Verdict, settles: bool, attempt: Attempt) -> None:
+    def settle(self, token: Token, row: Completion | Verdict, settles: bool) -> None:
         """Hands one row's end to the settler, which tells the attempt when it is written."""
 
         def done(recorded: bool) -> None:
             self.let_go(row.claim_id)
-            attempt.on_written(row, settles, recorded)
+            token.attempt.on_written(row, settles, recorded)
 
-        self._settler.put(Entry(batch_id, row, settles, done))
+        self._settler.put(Entry(token.attempt.batch_id, row, settles, token.item.attempts + 1, done))
 
     def let_go(self, claim_id: UUID) -> None:
         """One row of the claim is out of this worker's hands."""
@@ -127,7 +127,7 @@ class Engine:
         assert report.outcome is not None
         row, settles = judge(work.handler, token.item, report.outcome)
         token.attempt.on_outcome(work, report.outcome)
-        self.settle(work.context.batch_id, row, settles, token.attempt)
+        self.settle(token, row, settles)
 
     async def _watch(self) -> None:
         """Tells the attempts whose batch moved on: their next claim would find out, a long item would not."""

@@ -8,9 +8,10 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
+from fanout.handlers.outcomes import describe
 from fanout.store import OUTAGE, UNSTORABLE, Completion, Verdict, WorkStore
 
 GROUP_ROWS = 500
@@ -21,6 +22,13 @@ LONGEST_PAUSE_SECONDS = 2.0
 log = logging.getLogger("fanout.settler")
 
 
+class Unstorable(Exception):
+    """The stored error of a row whose own result or error PostgreSQL refused."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"PostgreSQL cannot hold what this item would {kind} with")
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A row to write; `done` learns whether it was recorded: False means that the claim was stale."""
@@ -28,6 +36,7 @@ class Entry:
     batch_id: UUID
     row: Completion | Verdict
     settles: bool
+    attempt: int
     done: Callable[[bool], None]
 
     @property
@@ -121,22 +130,9 @@ class Settler:
             return recorded
         row = group[0].row
         log.error("batch %s seq %d: PostgreSQL refused its %s: %s", batch_id, row.seq, kind, type(error).__name__)
-        verdict = Verdict(row.seq, row.claim_id, unstorable(error), attempts=1)
-        return await self._write(batch_id, "fail", [Entry(batch_id, verdict, True, group[0].done)])
-
-
-def unstorable(error: BaseException) -> dict[str, object]:
-    """The error of a row whose own result or error PostgreSQL refused."""
-    return {
-        "code": "unstorable_result",
-        "type": type(error).__name__,
-        "message": "PostgreSQL cannot hold what the handler returned or raised",
-        "traceback": None,
-        "attempt": 1,
-        "at": None,
-        "truncated": False,
-        "length": 0,
-    }
+        described = describe(Unstorable(kind), "unstorable_result", group[0].attempt)
+        verdict = Verdict(row.seq, row.claim_id, described, attempts=1)
+        return await self._write(batch_id, "fail", [replace(group[0], row=verdict, settles=True)])
 
 
 def _head(queue: list[Entry]) -> list[Entry]:

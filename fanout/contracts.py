@@ -69,7 +69,6 @@ class BatchView(Model):
 
     status: BatchStatus
     epoch: int
-    title: str | None
     reason: str | None
     total: int
     completed: int

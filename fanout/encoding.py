@@ -3,7 +3,7 @@
 Refused everywhere: NaN and infinities (so 1e400 too), duplicate names, lone surrogates, the character U+0000, more
 than 200 levels of nesting, and values that pydantic cannot turn into JSON. Kept as submitted: the order of names,
 integers of any length up to 4,300 digits, the difference between 1 and 1.0. Normalised: tuples become lists, names
-become strings.
+become strings; a result, which is stored as jsonb, also has its names sorted and its numbers spelled PostgreSQL's way.
 """
 
 import hashlib

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 BATCH_KEY_BYTES = 150
 ITEM_KEY_BYTES = 400
 HANDLER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
-DEPLOYMENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,11}")
+DEPLOYMENT_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,11}$")
 
 CHANGED_SIGNAL = "changed"
 SEARCH_ATTRIBUTE_HANDLER = "FanoutHandler"

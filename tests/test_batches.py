@@ -41,7 +41,7 @@ async def test_the_same_submit_heals_a_crash_between_commit_and_start(fanout: De
 
 
 async def test_a_drained_worker_gives_back_what_it_cannot_finish(fanout: Deployment) -> None:
-    """FIELD-CASES 28: a deploy costs no attempt and no error, and the next worker goes on at once."""
+    """A deploy costs no attempt and no error, and the next worker goes on at once."""
     first = await fanout.start_worker("--grace", "1", "--concurrency", "4")
     batch = await fanout.client.submit("test.sleep", [{"seconds": 30.0}] * 10)
     await eventually(lambda: running(fanout, batch))

@@ -44,7 +44,7 @@ async def reached(fanout: Deployment, batch_id: UUID, number: int) -> bool:
 
 
 async def test_live_work_is_not_taken_over_however_long_it_runs(fanout: Deployment) -> None:
-    """FIELD-CASES 07a: an item that runs four times as long as the lease starts once."""
+    """An item that runs four times as long as the lease starts once."""
     await fanout.start_worker()
     await fanout.start_worker()
     seconds = 4 * fanout.settings.heartbeat_seconds
@@ -56,13 +56,17 @@ async def test_live_work_is_not_taken_over_however_long_it_runs(fanout: Deployme
 
 @pytest.mark.parametrize("ending", ["success", "permanent", "transient", "slow"])
 async def test_a_frozen_worker_that_wakes_up_records_nothing(fanout: Deployment, ending: str) -> None:
-    """FIELD-CASES 05: the late end of a stopped worker is refused, whatever it is."""
+    """The late end of a stopped worker is refused, whatever it is."""
+    await freeze_and_wake(fanout, ending)
+
+
+async def freeze_and_wake(fanout: Deployment, ending: str) -> None:
     first = await fanout.start_worker(handlers="tests.handlers.frozen", FANOUT_TEST_ENDING=ending)
     batch = await fanout.client.submit("test.frozen", [None])
     await eventually(lambda: processing(fanout, batch.batch_id))
     first.process.send_signal(signal.SIGSTOP)
     await fanout.start_worker(handlers="tests.handlers.frozen", FANOUT_TEST_ENDING="B")
-    status = await asyncio.wait_for(batch.wait(), 60)
+    status = await asyncio.wait_for(batch.wait(), 120)
     before = await fanout.client.store.read_events(batch.batch_id, 0)
     first.process.send_signal(signal.SIGCONT)
     await eventually(lambda: refused(first.log.read_text()) if ending != "slow" else woke(fanout))

@@ -16,30 +16,34 @@ from fanout.client.submitting import SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
 
 
+ItemsFile = Annotated[
+    str | None,
+    typer.Option("--items", metavar="FILE", help="JSON Lines, or CSV if it ends in .csv; - is JSON Lines on stdin."),
+]
+Pattern = Annotated[
+    str | None, typer.Option("--glob", metavar="PATTERN", help="One item a file; ** reaches into all folders.")
+]
+Key = Annotated[str | None, typer.Option("--key", metavar="K", help="One batch for ever; a random key by default.")]
+Title = Annotated[str | None, typer.Option("--title", metavar="T", help="Words for people, up to 200.")]
+RangeSize = Annotated[
+    int | None, typer.Option("--range-size", metavar="N", help="Items an activity; by default they adapt.")
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the batch is closed; 1 if not completed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check every item and store nothing.")]
+AllowUnknown = Annotated[bool, typer.Option("--allow-unknown", help="Accept a handler that nobody knows yet.")]
+
+
 async def submit(
     session: Session,
     handler: HandlerName,
-    items: Annotated[
-        str | None,
-        typer.Option(
-            "--items", metavar="FILE", help="JSON Lines, or CSV if it ends in .csv; - is JSON Lines on stdin."
-        ),
-    ] = None,
-    pattern: Annotated[
-        str | None, typer.Option("--glob", metavar="PATTERN", help="One item a file; ** reaches into all folders.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="K", help="One batch for ever; a random key by default.")
-    ] = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="T", help="Words for people, up to 200.")] = None,
-    range_size: Annotated[
-        int | None, typer.Option("--range-size", metavar="N", help="Items an activity; by default they adapt.")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the batch is closed; 1 if not completed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check every item and store nothing.")] = False,
-    allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Accept a handler that nobody knows yet.")
-    ] = False,
+    items: ItemsFile = None,
+    pattern: Pattern = None,
+    key: Key = None,
+    title: Title = None,
+    range_size: RangeSize = None,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    allow_unknown: AllowUnknown = False,
 ) -> int | None:
     """Submits a batch: all of its items are stored, or on any error none of them.
 

@@ -115,20 +115,17 @@ def workers_text(status: Status) -> Text | None:
 
 
 def list_view(statuses: Iterable[Status]) -> Table:
-    """Many batches, one a line."""
-    table = listing("batch", "handler/key", "status", "items", "done", "failed", "created")
-    table.columns[0].no_wrap = True
-    for column in (3, 4, 5):
+    """Many batches, two lines each, so that an id stands whole on a terminal of 80 columns."""
+    table = listing("batch", "status", "items", "failed")
+    for column in (2, 3):
         table.columns[column].justify = "right"
     for status in statuses:
+        name = Text(f"{status.handler}/{printable(status.key, 60)}", style="bold")
         table.add_row(
-            str(status.batch_id),
-            Text(f"{status.handler}/{printable(status.key, 60)}"),
-            described(status.status),
-            f"{status.total:,}",
-            f"{status.percent} %",
+            Text.assemble(name, "\n", (str(status.batch_id), "dim")),
+            Text.assemble(described(status.status), "\n", (f"{when(status.created_at)}", "dim")),
+            Text.assemble(f"{status.total:,}", "\n", (f"{status.percent} %", "dim")),
             Text(f"{status.failed:,}", style="red" if status.failed else "dim"),
-            when(status.created_at),
         )
     return table
 
@@ -165,7 +162,7 @@ def item_view(item: ItemRow) -> Table:
             ("payload", Text(printable(to_json(row.payload), 600))),
             ("result", None if row.result is None else Text(printable(to_json(row.result), 600))),
             ("error", None if row.error is None else error_text(row.error)),
-            *((event["at"][:19].replace("T", " "), Text(event_words(event))) for event in item.history),
+            *((event["at"][:19].replace("T", " "), event_words(event)) for event in item.history),
         ]
     )
 
@@ -175,10 +172,13 @@ def error_text(error: dict[str, Any]) -> Text:
     return Text(f"{error.get('code')}: {printable(str(error.get('message') or error.get('type')))}", style="red")
 
 
-def event_words(event: dict[str, Any]) -> str:
+def event_words(event: dict[str, Any]) -> Text:
     """An event in one line."""
-    error = event["data"].get("error") or {}
-    return " ".join(filter(None, [event["kind"], error.get("code"), printable(str(error.get("message") or ""))]))
+    text = Text(event["kind"])
+    if error := event["data"].get("error"):
+        text.append("  ")
+        text.append_text(error_text(error))
+    return text
 
 
 def workers_view(workers: Iterable[WorkerRow]) -> Table:

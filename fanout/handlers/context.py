@@ -73,7 +73,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once the batch is being cancelled or the worker's time is up; in every mode."""
+        """True once the handler should end: a cancelled batch, its own time limit, a worker that must go. In every mode."""
         return self.cancellation.requested
 
     async def wait_cancelled(self) -> None:

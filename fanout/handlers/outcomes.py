@@ -210,7 +210,7 @@ def _judge_lost(item: ClaimedItem, outcome: Outcome) -> Judgement:
 
 def lost_too_often(item: ClaimedItem, crashes: int = 0) -> Verdict:
     """Fails an item whose executions died too often, each time with its worker or child process."""
-    error = describe(LostTooOften(item.crashes + crashes), "lost_too_often", item.attempts)
+    error = describe(LostTooOften(item.crashes + crashes), "lost_too_often", item.attempts + 1)
     return Verdict(item.seq, item.claim_id, error, crashes=crashes)
 
 

@@ -51,7 +51,7 @@ class Paper(BaseModel):
     ids=repr,
 )
 async def test_what_is_no_series_of_payloads_is_refused(items: Any) -> None:
-    """FIELD-CASES 14: also where it could be walked through, as a dict or a text."""
+    """Also where it could be walked through, as a dict or a text."""
     with pytest.raises(InvalidRequest, match="items must be an iterable"):
         await stored(items)
 

@@ -66,7 +66,7 @@ def caused(error: BaseException, cause: BaseException) -> BaseException:
     ],
 )
 def test_the_class_that_is_raised_decides_and_nothing_inside_it(error: BaseException, permanent: bool) -> None:
-    """FIELD-CASES 11: neither cause nor context, message, group member or a mere name counts."""
+    """Neither cause nor context, message, group member or a mere name counts."""
     handler = make_handler(max_attempts=3)
     ends = [verdict_on(error, handler, claimed(attempts)) for attempts in range(3)]
     assert [settles for _, settles in ends] == ([True] * 3 if permanent else [False, False, True])
@@ -106,7 +106,7 @@ def test_codes_and_types_that_are_no_strings_are_stored_as_strings() -> None:
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 1), (2, 2), (7, 60), (64, 60), (1024, 60), (100_000, 60)])
 def test_back_off_reaches_its_cap_and_stays_there(attempt: int, seconds: float) -> None:
-    """FIELD-CASES 12: jitter only shortens."""
+    """Jitter only shortens."""
     handler = make_handler(max_attempts=1_000_000)
     assert backoff_seconds(handler.retry_policy, attempt) == seconds
     delays = [verdict_on(OSError(), handler, claimed(attempt - 1))[0].delay or 0.0 for _ in range(200)]
@@ -308,7 +308,7 @@ def monsters() -> Iterator[tuple[str, BaseException]]:
 
 @pytest.mark.parametrize("name", [name for name, _ in monsters()])
 def test_any_error_is_described_quickly_and_can_be_stored(name: str) -> None:
-    """FIELD-CASES 20: bounded, and nothing that JSON or PostgreSQL refuses."""
+    """Bounded, and nothing that JSON or PostgreSQL refuses."""
     error = dict(monsters())[name]
     began = time.monotonic()
     try:

@@ -149,7 +149,7 @@ async def test_the_next_item_waits_for_the_slot_of_one_that_does_not_end(harness
 
 
 async def test_a_handler_that_blocks_the_loop_does_not_time_out_its_neighbours(harness: Harness) -> None:
-    """FIELD-CASES 08: the deadlines' clock stands still while nobody could run."""
+    """The deadlines' clock stands still while nobody could run."""
 
     async def short(payload: Any) -> str:
         await asyncio.sleep(0.4)

@@ -8,7 +8,7 @@ import pytest
 from fanout.errors import DuplicateItemKey
 from fanout.states import BatchStatus
 from fanout.store import BatchStore, Pool, StoredItem
-from tests.store.support import HANDLER, LONG_GRACE, WORKFLOW, actors, add_batch, completions, failures, kinds
+from tests.store.support import HANDLER, LONG_GRACE, WORKFLOW, actors, add_batch, kinds
 
 # Chunks of item keys, the key that is named, and its two positions.
 DUPLICATES: list[tuple[list[list[str]], str, tuple[int, int]]] = [
@@ -82,14 +82,3 @@ async def test_an_empty_batch_closes_at_once_with_the_same_event_as_any_other(ur
         assert (batch.status, batch.total, batch.open) == (BatchStatus.COMPLETED, 0, 0)
         assert await kinds(actor.batches, batch_id) == ["submitted", "started", "closed"]
         assert await actor.batches.read_violations(batch_id) == []
-
-
-async def test_a_settle_that_came_too_late_is_told_so(url: str) -> None:
-    """A row that its batch's cancel settled under a claim is not answered as completed under it."""
-    async with actors(url, 1) as (actor,):
-        batch_id = await add_batch(actor.batches, 1)
-        claim = await actor.claim(batch_id)
-        await actor.work.remove_worker(actor.worker.id)
-        assert await actor.batches.cancel_batch(batch_id, None)
-        assert await actor.work.complete(batch_id, completions(claim.items), 0) == set()
-        assert await actor.work.fail(batch_id, failures(claim.items), 0) == set()

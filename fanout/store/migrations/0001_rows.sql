@@ -1,4 +1,4 @@
--- Every row that Fanout keeps. DESIGN: items are written once; results are the guard; counters and events ride along
+-- Every row that Fanout keeps. Items are written once; results are the guard; counters and events ride along
 -- in the statement that changes the rows. No foreign keys from the two big tables: COPY of a million rows would pay for them.
 
 create schema if not exists fanout;

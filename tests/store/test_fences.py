@@ -1,0 +1,78 @@
+"""What a stale attempt finds is not recorded, and a lost answer is found again: each statement by itself."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+import pytest
+
+from fanout.states import ItemStatus
+from fanout.store import ClaimedItem
+from tests.store.support import LONG_GRACE, NO_GRACE, Actor, actors, add_batch, completions, failures, kinds, statuses
+
+Settle = Callable[[Actor, UUID, Sequence[ClaimedItem]], Awaitable[set[int]]]
+SETTLES: dict[str, Settle] = {
+    "complete": lambda actor, batch_id, items: actor.work.complete(batch_id, completions(items), 0),
+    "fail": lambda actor, batch_id, items: actor.work.fail(batch_id, failures(items), 0),
+    "release": lambda actor, batch_id, items: actor.work.release(batch_id, failures(items), 0),
+}
+OUTCOMES = {"complete": ItemStatus.COMPLETED, "fail": ItemStatus.FAILED, "release": ItemStatus.PENDING}
+
+
+@pytest.mark.parametrize("call", SETTLES)
+async def test_nothing_that_a_stale_claim_brings_is_recorded(url: str, call: str) -> None:
+    async with actors(url, 2) as (stale, owner):
+        batch_id = await add_batch(owner.batches, 3)
+        old = (await stale.claim(batch_id)).items
+        await stale.work.remove_worker(stale.worker.id)
+        new = (await owner.claim(batch_id, limit=2)).items
+        assert [item.seq for item in new] == [0, 1]
+        # Of a mixed group the row that is still held is recorded, and no other.
+        assert await SETTLES[call](stale, batch_id, old) == {2}
+        assert await statuses(owner.pool, batch_id) == ["processing", "processing", OUTCOMES[call]]
+        assert await SETTLES[call](owner, batch_id, new) == {0, 1}
+        assert await statuses(owner.pool, batch_id) == [OUTCOMES[call]] * 3
+        assert await SETTLES[call](stale, batch_id, old[:2]) == set()
+        assert await owner.batches.read_violations(batch_id) == []
+
+
+@pytest.mark.parametrize("call", ["complete", "fail"])
+async def test_a_settle_whose_answer_was_lost_recognises_its_own_rows(url: str, call: str) -> None:
+    async with actors(url, 1) as (actor,):
+        batch_id = await add_batch(actor.batches, 3)
+        items = (await actor.claim(batch_id)).items
+        for _ in range(3):
+            assert await SETTLES[call](actor, batch_id, items) == {0, 1, 2}
+        told = ["failed"] * 3 if call == "fail" else []
+        assert await kinds(actor.batches, batch_id) == ["submitted", "started", *told]
+        assert await actor.batches.read_violations(batch_id) == []
+        batch = await actor.batches.read_batch(batch_id)
+        assert batch is not None
+        assert (batch.completed, batch.failed) == ((3, 0) if call == "complete" else (0, 3))
+
+
+@pytest.mark.parametrize("call", SETTLES)
+async def test_a_claim_from_before_a_retry_settles_nothing_after_it(url: str, call: str) -> None:
+    async with actors(url, 1) as (actor,):
+        batch_id = await add_batch(actor.batches, 1)
+        old = (await actor.claim(batch_id)).items
+        await actor.work.fail(batch_id, failures(old), 0)
+        assert await actor.batches.close_batch(batch_id, 1, LONG_GRACE)
+        assert await actor.batches.reopen_batch(batch_id) == (2, 1)
+        assert await SETTLES[call](actor, batch_id, old) == set()
+        assert (await actor.claim(batch_id, epoch=1)).current is False
+        new = (await actor.claim(batch_id, epoch=2)).items
+        assert await SETTLES[call](actor, batch_id, old) == set()
+        assert await SETTLES[call](actor, batch_id, new) == {0}
+
+
+@pytest.mark.parametrize("call", SETTLES)
+async def test_a_row_that_a_cancel_settled_is_not_told_to_be_recorded(url: str, call: str) -> None:
+    async with actors(url, 1) as (actor,):
+        batch_id = await add_batch(actor.batches, 1)
+        items = (await actor.claim(batch_id)).items
+        assert await actor.batches.cancel_batch(batch_id, None)
+        assert await statuses(actor.pool, batch_id) == ["processing"]
+        assert await actor.batches.close_batch(batch_id, 1, NO_GRACE)
+        assert await SETTLES[call](actor, batch_id, items) == set()
+        assert await statuses(actor.pool, batch_id) == ["cancelled"]
+        assert await actor.batches.read_violations(batch_id) == []
