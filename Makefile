@@ -43,4 +43,5 @@ bench: $(INSTALLED)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 chaos: $(INSTALLED)
-	@$(if $(SEED),FANOUT_CHAOS_SEED=$(SEED)) $(BIN)/python -m pytest -m chaos tests/chaos $(ARGS)
+	@FANOUT_CHAOS=1 $(if $(SEED),FANOUT_CHAOS_SEED=$(SEED)) $(BIN)/python -m pytest -m 'chaos or not chaos' \
+		tests/chaos tests/store/test_state_machine.py $(ARGS)

@@ -73,7 +73,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once the handler should end: a cancelled batch, its own time limit, a worker that must go. In every mode."""
+        """True once the handler should end, in every mode: batch cancelled, time limit reached, or worker stopping."""
         return self.cancellation.requested
 
     async def wait_cancelled(self) -> None:

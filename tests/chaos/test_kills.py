@@ -1,4 +1,4 @@
-"""Twenty batches, each with its only worker killed at a random moment; and frozen workers at the default time limits."""
+"""Twenty batches, each with its only worker killed at a random moment; frozen workers at the default time limits."""
 
 import os
 import random
