@@ -44,6 +44,7 @@ async def test_repeats_of_a_closed_key_run_nothing(fanout: Deployment) -> None:
 async def test_two_submits_of_one_key_at_once_make_one_batch(fanout: Deployment) -> None:
     """02: both callers are told."""
     await start_worker(fanout)
+    keys: list[str] = []
     async with FanoutClient.connect(fanout.settings, servers=fanout.servers) as other:
         for number in range(20):
             pair = await asyncio.gather(
@@ -52,8 +53,9 @@ async def test_two_submits_of_one_key_at_once_make_one_batch(fanout: Deployment)
             assert sorted(str(handle.outcome) for handle in pair) == ["joined", "started"]
             assert pair[0].batch_id == pair[1].batch_id
             await pair[0].cancel()
-            status = await closed(pair[1])
-            assert len(await executions(fanout, status.workflow_id)) == 1
+            keys.append((await closed(pair[1])).workflow_id)
+    for workflow_id in keys:
+        assert len(await executions(fanout, workflow_id)) == 1
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 20
 
 
@@ -122,13 +124,12 @@ class Watch:
         assert seen.raw_description.workflow_execution_info.first_run_id == seen.run_id, "it continued as new"
 
     async def until_closed(self, batch: BatchHandle) -> Status:
-        async def looked() -> bool:
+        waiting = asyncio.create_task(batch.wait())
+        while not waiting.done():
             await self.look()
-            return (await batch.progress()).closed
-
-        await eventually(looked, 120)
+            await asyncio.wait([waiting], timeout=0.2)
         await self.look()
-        return await batch.progress()
+        return waiting.result()
 
 
 async def test_more_items_than_one_workflow_could_hold_as_activities(fanout: Deployment) -> None:
@@ -273,6 +274,18 @@ async def test_payloads_reach_handlers_unchanged_also_when_every_connection_dies
         assert (row.attempts, row.crashes, len(calls(fanout, row.seq))) == (0, 0, 1)
     assert await count_recorded_twice(fanout.pool, batch.batch_id) == 0
     assert await fanout.client.store.read_violations(batch.batch_id) == []
+
+
+async def test_results_come_back_as_they_were_but_for_what_jsonb_rewrites(fanout: Deployment) -> None:
+    """44: a result is `jsonb`: names are sorted, minus zero loses its sign, a float in exponent form becomes an integer."""
+    await fanout.start_worker()
+    batch = await fanout.client.submit("test.echo", PAYLOADS)
+    await closed(batch)
+    rewritten = {"-0.0": "0.0", "1e+22": "10000000000000000000000", "{'b': 1, 'a': None}": "{'a': None, 'b': 1}"}
+    expected = [repr(payload) for payload in PAYLOADS]
+    found = [repr(row.result) async for row in batch.results(with_payload=True)]
+    assert found == [rewritten.get(text, text) for text in expected]
+    assert [repr(row.payload) async for row in batch.results(with_payload=True)] == expected
 
 
 async def test_a_payload_of_the_largest_size_goes_through_and_one_byte_more_does_not(fanout: Deployment) -> None:

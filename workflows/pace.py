@@ -11,9 +11,12 @@ SLOW_ITEM_SECONDS = 0.25
 """Items that take longer get an activity each, so that the Web UI shows each by its key."""
 SHORT_ITEM_SECONDS = 0.1
 GROWTH = 16
+LEAST_GROWTH = 4
 WINDOW = 400
 """Pending activities of one workflow; the server's limit is 2,000."""
 RANGES_PER_WORKER = 4
+PROBE_SECONDS = 0.3
+"""How long the first few ranges may take to show that items are short, before the window is filled."""
 
 
 def next_pace(pace: Pace, outcome: RangeOutcome, passed: int, fixed: int | None) -> Pace:
@@ -31,13 +34,18 @@ def next_pace(pace: Pace, outcome: RangeOutcome, passed: int, fixed: int | None)
     if item_seconds is not None and item_seconds >= SLOW_ITEM_SECONDS and outcome.settled > 0:
         return Pace(range_size=1, item_seconds=item_seconds)
     wanted = int(RANGE_SECONDS * passed / max(outcome.elapsed_seconds, 0.001))
+    if outcome.elapsed_seconds < RANGE_SECONDS / 2:
+        # A short range is mostly the cost of being one at all: its time says little of a longer one's.
+        wanted = max(wanted, LEAST_GROWTH * passed)
     size = max(1, min(wanted, pace.range_size * GROWTH, RANGE_ITEMS))
     return Pace(range_size=size, item_seconds=item_seconds)
 
 
-def window_size(pace: Pace, slots: int, workers: int) -> int:
-    """How many ranges may be pending: enough to fill every slot with slow items, a few a worker with short ones."""
-    ranges = max(RANGES_PER_WORKER, RANGES_PER_WORKER * workers)
-    if pace.item_seconds is None or pace.item_seconds >= SHORT_ITEM_SECONDS or pace.range_size == 1:
-        ranges = max(ranges, 2 * slots)
-    return min(WINDOW, ranges)
+def window_size(pace: Pace, slots: int, workers: int, probing: bool) -> int:
+    """How many ranges may be pending: enough to fill every slot with slow items, a few a worker with short ones.
+
+    While `probing`, a few: hundreds of activities for single items that turn out to be short would cost seconds.
+    """
+    few = max(RANGES_PER_WORKER, RANGES_PER_WORKER * workers)
+    short = pace.item_seconds is not None and pace.item_seconds < SHORT_ITEM_SECONDS and pace.range_size > 1
+    return min(WINDOW, few if probing or short else max(few, 2 * slots))

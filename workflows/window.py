@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from fanout.states import BatchStatus
 
-from workflows.pace import next_pace, window_size
+from workflows.pace import PROBE_SECONDS, next_pace, window_size
 
 # Waits count as attempts, so the policy must not grow with them: what failed after five waits would come back late.
 RANGE_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0, maximum_attempts=0)
@@ -69,6 +69,7 @@ class Window:
         self._names: dict[int, str] = {}
         self._woken = False
         self._looked_at = workflow.time()
+        self._probe_until = workflow.time() + PROBE_SECONDS
 
     @property
     def rest(self) -> list[Span]:
@@ -100,7 +101,11 @@ class Window:
 
     @property
     def _limit(self) -> int:
-        return window_size(self.pace, self._slots, self._workers)
+        return window_size(self.pace, self._slots, self._workers, self._probing)
+
+    @property
+    def _probing(self) -> bool:
+        return self.pace.item_seconds is None and workflow.time() < self._probe_until
 
     async def _look(self) -> None:
         self._woken = False
@@ -113,8 +118,10 @@ class Window:
 
     async def _wait(self) -> None:
         """Until a range returns, somebody wakes us, or the first sleeping range is due."""
-        due = min((at for at, _ in self._waiting), default=None)
-        timeout = None if due is None or self._drains else max(0.0, due - workflow.time())
+        moments = [at for at, _ in self._waiting] if not self._drains else []
+        if self._probing and self._todo:
+            moments.append(self._probe_until)
+        timeout = max(0.0, min(moments) - workflow.time()) if moments else None
         with suppress(TimeoutError):
             await workflow.wait_condition(self._has_news, timeout=timeout)
 

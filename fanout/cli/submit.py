@@ -15,7 +15,6 @@ from fanout.client import BatchHandle, FanoutClient, Item
 from fanout.client.submitting import SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
 
-
 ItemsFile = Annotated[
     str | None,
     typer.Option("--items", metavar="FILE", help="JSON Lines, or CSV if it ends in .csv; - is JSON Lines on stdin."),
