@@ -11,6 +11,7 @@ FanoutError                 code, and what a command line or an HTTP answer need
 │   └── KeyBusy             another submit of the key is still storing its items
 ├── MissingExtra            a part of Fanout whose packages are not installed
 ├── ServerUnreachable       PostgreSQL or Temporal does not answer
+│   └── NoServer            nothing names one
 ├── StackFailed             the dev stack's servers do not start, or do not let go of their folder
 └── SchemaMismatch          the database is not migrated to this version
 
@@ -155,6 +156,20 @@ class StackFailed(FanoutError):
         super().__init__(f"the dev stack in {home} does not start: {detail}")
         self.home = home
         self.detail = detail
+
+
+class NoServer(ServerUnreachable):
+    """Nothing names a server: no option, no setting, no running dev stack."""
+
+    def __init__(self, server: str, setting: str, home: Path) -> None:
+        FanoutError.__init__(
+            self,
+            f"no {server} to use: no dev stack runs in {home} and {setting} is not set; "
+            f"start a dev stack with `python starter.py dev`, or set {setting}",
+        )
+        self.server = server
+        self.address = ""
+        self.chosen_by = setting
 
 
 class SchemaMismatch(FanoutError):

@@ -9,10 +9,8 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 
 from fanout.devstack import Stack
-from fanout.errors import InvalidSetting, ServerUnreachable
+from fanout.errors import InvalidSetting, NoServer, ServerUnreachable
 from fanout.settings import Settings, hide_password, temporal_variable
-
-NO_STACK = "start a dev stack with `python starter.py dev`, or set {setting}"
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Servers:
 def choose_servers(settings: Settings, stack: Stack | None, options: ServerOptions = ServerOptions()) -> Servers:
     """Chooses PostgreSQL and Temporal, each independently. Raises ServerUnreachable where nothing names one."""
     database_url, database_chosen_by = _choose_database(settings, stack, options)
-    temporal, temporal_chosen_by = _choose_temporal(stack, options)
+    temporal, temporal_chosen_by = _choose_temporal(settings, stack, options)
     return Servers(database_url, database_chosen_by, temporal, temporal_chosen_by)
 
 
@@ -69,11 +67,10 @@ def _choose_database(settings: Settings, stack: Stack | None, options: ServerOpt
         return settings.database_url.get_secret_value(), "FANOUT_DATABASE_URL"
     if stack is not None:
         return stack.database_url, f"the dev stack in {stack.home}"
-    missing = NO_STACK.format(setting="FANOUT_DATABASE_URL")
-    raise ServerUnreachable("PostgreSQL", "no address", f"nothing: no dev stack runs in {settings.home}", missing)
+    raise NoServer("PostgreSQL", "FANOUT_DATABASE_URL", settings.home)
 
 
-def _choose_temporal(stack: Stack | None, options: ServerOptions) -> tuple[dict[str, Any], str]:
+def _choose_temporal(settings: Settings, stack: Stack | None, options: ServerOptions) -> tuple[dict[str, Any], str]:
     try:
         config: dict[str, Any] = dict(
             ClientConfig.load_client_connect_config(
@@ -95,5 +92,4 @@ def _choose_temporal(stack: Stack | None, options: ServerOptions) -> tuple[dict[
         )
     if stack is not None:
         return {**config, "target_host": stack.temporal_address}, f"the dev stack in {stack.home}"
-    missing = NO_STACK.format(setting="TEMPORAL_ADDRESS")
-    raise ServerUnreachable("Temporal", "no address", "nothing: no dev stack runs", missing)
+    raise NoServer("Temporal", "TEMPORAL_ADDRESS", settings.home)

@@ -277,7 +277,7 @@ async def test_payloads_reach_handlers_unchanged_also_when_every_connection_dies
 
 
 async def test_results_come_back_as_they_were_but_for_what_jsonb_rewrites(fanout: Deployment) -> None:
-    """44: a result is `jsonb`: names are sorted, minus zero loses its sign, a float in exponent form becomes an integer."""
+    """44: results are `jsonb`: names are sorted, minus zero loses its sign, and 1e22 becomes an integer."""
     await fanout.start_worker()
     batch = await fanout.client.submit("test.echo", PAYLOADS)
     await closed(batch)

@@ -104,7 +104,8 @@ class Stage:
             worker.send(signal.SIGCONT)
             return None
         worker.kill()
-        return status
+        # Once more: what the worker had sent before it stood still may have been written since.
+        return await batch.progress()
 
 
 def is_ripe(status: Status) -> bool:
