@@ -146,6 +146,10 @@ async def test_more_items_than_one_workflow_could_hold_as_activities(fanout: Dep
         assert await fanout.client.store.read_violations(batch.batch_id) == []
 
 
+LAST_SETTLE = """select extract(epoch from max(r.settled_at) - min(b.cancelling_at))::float8
+from fanout.batches b join fanout.results r on r.batch_id = b.id where b.id = $1"""
+
+
 async def test_a_cancel_reaches_every_shard_of_a_big_batch(fanout: Deployment) -> None:
     """19."""
     await install_audit(fanout.pool)
@@ -158,10 +162,9 @@ async def test_a_cancel_reaches_every_shard_of_a_big_batch(fanout: Deployment) -
         return watch.shards >= 2 and (await batch.progress()).completed > 100
 
     await eventually(under_way)
-    began = time.monotonic()
     await batch.cancel("enough")
-    status = await closed(batch, 30)
-    assert time.monotonic() - began < 15
+    status = await closed(batch, 90)
+    assert await fanout.pool.fetchval(LAST_SETTLE, batch.batch_id) < 10
     assert (status.status, status.reason, status.settled) == ("cancelled", "enough", 20_000)
     assert watch.pending <= 400
     for number in range(watch.shards):
