@@ -11,6 +11,7 @@ from activities.settler import Entry, Settler
 from activities.slots import Slots
 from fanout.contracts import RangeInput
 from fanout.handlers import Handler, Handlers, judge
+from fanout.handlers.children import refuse_without_pebble
 from fanout.handlers.runner import Report, Runner, Work
 from fanout.settings import Settings
 from fanout.states import BatchStatus
@@ -57,7 +58,8 @@ class Engine:
 
     @classmethod
     async def start(cls, settings: Settings, worker: WorkerFacts, handlers: Handlers) -> "Engine":
-        """Connects, checks the schema and takes out the lease. Raises ServerUnreachable or SchemaMismatch."""
+        """Connects, checks the schema and takes out the lease. Raises ServerUnreachable, SchemaMismatch or MissingExtra."""
+        refuse_without_pebble(handlers)
         assert settings.database_url is not None
         url = settings.database_url.get_secret_value()
         pools: list[Pool] = []

@@ -15,6 +15,8 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 DEPTH_LIMIT = 200
+_CONTAINERS = (dict, list, tuple)
+_NAMES = {str}
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
@@ -46,18 +48,16 @@ def encode(value: Any) -> str:
 
 def _name_made_twice(value: Any) -> str | None:
     """A name that two keys of one dict would share as JSON, such as 1 and "1"."""
-    waiting = [value]
+    waiting: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     while waiting:
         found = waiting.pop()
         if isinstance(found, dict):
-            if not all(isinstance(key, str) for key in found):
+            if not {*map(type, found)} <= _NAMES:
                 names = [key if isinstance(key, str) else json.dumps(key) for key in found]
                 if len({*names}) < len(names):
                     return next(name for name in names if names.count(name) > 1)
-            found = found.values()
-        elif not isinstance(found, list | tuple):
-            continue
-        waiting.extend(part for part in found if isinstance(part, dict | list | tuple))
+            found = [*found.values()]
+        waiting += [part for part in found if isinstance(part, _CONTAINERS)]
     return None
 
 

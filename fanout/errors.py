@@ -202,6 +202,8 @@ class RetryLater(Exception):
     """
 
     def __init__(self, message: str = "", *, after: timedelta | datetime) -> None:
+        if not isinstance(after, timedelta | datetime):
+            raise TypeError(f"RetryLater(after=…) takes a time span or a time, not {type(after).__name__}")
         if isinstance(after, datetime) and after.tzinfo is None:
             raise ValueError("RetryLater(after=…) needs a time with a zone")
         super().__init__(message)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.batches import BatchActivities
@@ -115,6 +116,10 @@ class Window:
         self._slots, self._workers = view.slots, view.workers
         self.stopped = view.status is not BatchStatus.PROCESSING or view.epoch != self._shard.epoch
         self._on_view(view)
+        if self.stopped:
+            # Ranges that wait for a worker end at once; attempts that run claim no more and finish what they hold.
+            for task in self._tasks:
+                task.cancel()
 
     async def _wait(self) -> None:
         """Until a range returns, somebody wakes us, or the first sleeping range is due."""
@@ -126,7 +131,7 @@ class Window:
             await workflow.wait_condition(self._has_news, timeout=timeout)
 
     def _has_news(self) -> bool:
-        return bool(self._finished) or self._woken or self._failure is not None
+        return bool(self._finished) or self._woken or self._failure is not None or (self.stopped and not self._pending)
 
     async def _schedule(self) -> None:
         span = self._todo[0]
@@ -166,7 +171,10 @@ class Window:
                 summary=name,
             )
         except BaseException as error:
-            self._failure = self._failure or error
+            if self.stopped and is_cancelled_exception(error):
+                self._todo.append(span)
+            else:
+                self._failure = self._failure or error
         else:
             self._finished.append((span, outcome))
         finally:

@@ -66,6 +66,12 @@ def _end(pool: Any) -> None:
     pool.join()
 
 
+def refuse_without_pebble(handlers: Handlers) -> None:
+    """Raises MissingExtra at a worker's start, not at its first item, where handlers need child processes."""
+    if pebble is None and any(found.mode == "process" for found in handlers.values()):
+        raise MissingExtra('run_in="process"', "process")
+
+
 def died(error: BaseException) -> bool:
     """Whether a future failed because its child process died."""
     return pebble is not None and isinstance(error, pebble.ProcessExpired | BrokenProcessPool)
