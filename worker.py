@@ -182,7 +182,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             servers = choose_servers(settings, stack)
             print(*servers.lines, sep="\n", file=sys.stderr)
             handlers = load_handlers(modules_for(settings, stack, servers)).plus(builtin_handlers(settings))
-            refuse_missing_extra(handlers)
             return asyncio.run(run(settings, servers, identity, handlers))
     except (InvalidRequest, MissingExtra) as error:
         print(f"worker.py: {error}", file=sys.stderr)

@@ -58,7 +58,7 @@ class Engine:
 
     @classmethod
     async def start(cls, settings: Settings, worker: WorkerFacts, handlers: Handlers) -> "Engine":
-        """Connects, checks the schema and takes out the lease. Raises ServerUnreachable, SchemaMismatch or MissingExtra."""
+        """Connects, checks the schema and takes out the lease; raises FanoutError where one of these cannot be."""
         refuse_without_pebble(handlers)
         assert settings.database_url is not None
         url = settings.database_url.get_secret_value()
