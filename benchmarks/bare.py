@@ -1,6 +1,7 @@
 """The row limit: the store's own statements in a bare loop, without Temporal, handlers or deadlines."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from fanout.store import BatchStore, ClaimedItem, Completion, NewBatch, Pool, St
 
 GROUP_ROWS = 500
 AHEAD_GROUPS = 4
+TRIALS = 2
 
 Form = Callable[["Bare", UUID, int], Awaitable[None]]
 
@@ -95,6 +97,9 @@ async def open_bare(rig: Rig) -> AsyncIterator[Bare]:
 
 
 async def faster_form(bare: Bare, items: int) -> str:
-    """The name of the form that is faster here and now, with that many items."""
-    seconds = {name: await bare.run(form, items) for name, form in FORMS.items()}
-    return min(seconds, key=lambda name: seconds[name])
+    """The name of the form whose best run is faster here and now, with that many items; they take turns."""
+    best = dict.fromkeys(FORMS, math.inf)
+    for _ in range(TRIALS):
+        for name, form in FORMS.items():
+            best[name] = min(best[name], await bare.run(form, items))
+    return min(best, key=lambda name: best[name])
