@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from fanout.contracts import CANCEL_GRACE, RangeEnd, RangeInput, RangeOutcome, Span
-from fanout.handlers import Context, Handler, Outcome, lost_too_often
+from fanout.handlers import Context, Handler, lost_too_often
 from fanout.handlers.outcomes import LOST_LIMIT
 from fanout.handlers.runner import Runner, Work
 from fanout.states import BatchStatus
@@ -129,11 +129,11 @@ class Attempt:
             self._engine.settle(work.owner, Verdict(item.seq, item.claim_id), False)
         self._news.set()
 
-    def on_outcome(self, work: Work[Token], outcome: Outcome) -> None:
+    def on_outcome(self, work: Work[Token]) -> None:
         """An item of this attempt ended."""
         self._running.pop(work, None)
         self._ended += 1
-        self._busy_seconds += outcome.seconds
+        self._busy_seconds += work.seconds
         self._news.set()
 
     def on_written(self, row: Completion | Verdict, settles: bool, recorded: bool) -> None:

@@ -47,7 +47,7 @@ class Engine:
         self.draining = False
         self._handlers = handlers
         self._pools = pools
-        self._settler = Settler(WorkStore(pools[1], stale_after))
+        self._settler = Settler(WorkStore(pools[1], stale_after), self._on_written)
         self._lease = Lease(WorkStore(pools[2], stale_after), worker, self._watch)
         self._lease_store = WorkStore(pools[2], stale_after)
         self._runner: Runner[Token] = Runner(
@@ -101,13 +101,12 @@ class Engine:
         return claim_id in self._claims
 
     def settle(self, token: Token, row: Completion | Verdict, settles: bool) -> None:
-        """Hands one row's end to the settler, which tells the attempt when it is written."""
+        """Hands one row's end to the settler; the attempt is told when it is written."""
+        self._settler.put(Entry(token, row, settles))
 
-        def done(recorded: bool) -> None:
-            self.let_go(row.claim_id)
-            token.attempt.on_written(row, settles, recorded)
-
-        self._settler.put(Entry(token.attempt.batch_id, row, settles, token.item.attempts + 1, done))
+    def _on_written(self, entry: Entry, recorded: bool) -> None:
+        self.let_go(entry.row.claim_id)
+        entry.token.attempt.on_written(entry.row, entry.settles, recorded)
 
     def let_go(self, claim_id: UUID) -> None:
         """One row of the claim is out of this worker's hands."""
@@ -128,7 +127,7 @@ class Engine:
         token = work.owner
         assert report.outcome is not None
         row, settles = judge(work.handler, token.item, report.outcome)
-        token.attempt.on_outcome(work, report.outcome)
+        token.attempt.on_outcome(work)
         self.settle(token, row, settles)
 
     async def _watch(self) -> None:

@@ -13,8 +13,6 @@ from activities.attempt import Attempt, RangeWaits
 from activities.engine import Engine
 from fanout.contracts import BatchReference, RangeInput, RangeOutcome
 
-HEARTBEAT_SECONDS = 1.0
-
 
 class RangeActivities:
     """The activities that run items; one object a worker."""
@@ -34,7 +32,7 @@ class RangeActivities:
         if handler is None:
             raise retryable("UnknownHandler", f"this worker does not have {work.handler}", 1.0)
         attempt = self._engine.attempt(work, handler)
-        async with _heartbeats(attempt):
+        async with _heartbeats(attempt, self._engine.settings.beat_seconds):
             try:
                 return await _run_through(attempt)
             except RangeWaits as wait:
@@ -58,11 +56,12 @@ async def _run_through(attempt: Attempt) -> RangeOutcome:
 
 
 @asynccontextmanager
-async def _heartbeats(attempt: Attempt) -> AsyncIterator[None]:
+async def _heartbeats(attempt: Attempt, seconds: float) -> AsyncIterator[None]:
     async def beat() -> None:
         while True:
+            # First the pause: most ranges of short items end before their first heartbeat would be due.
+            await asyncio.sleep(seconds)
             activity.heartbeat(attempt.counts)
-            await asyncio.sleep(HEARTBEAT_SECONDS)
 
     beating = asyncio.create_task(beat())
     try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from activities.attempt import Token
 from fanout.handlers.outcomes import describe
 from fanout.store import OUTAGE, UNSTORABLE, Completion, Verdict, WorkStore
 
@@ -29,15 +30,13 @@ class Unstorable(Exception):
         super().__init__(f"PostgreSQL cannot hold what this item would {kind} with")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
-    """A row to write; `done` learns whether it was recorded: False means that the claim was stale."""
+    """A row to write for the item of `token`."""
 
-    batch_id: UUID
+    token: Token
     row: Completion | Verdict
     settles: bool
-    attempt: int
-    done: Callable[[bool], None]
 
     @property
     def kind(self) -> str:
@@ -53,10 +52,14 @@ class Entry:
 
 
 class Settler:
-    """Writes entries in groups until all are written; counters go to one of a batch's 16 slots."""
+    """Writes entries in groups until all are written; counters go to one of a batch's 16 slots.
 
-    def __init__(self, store: WorkStore) -> None:
+    `on_written` learns whether a row was recorded: False means that its claim was stale.
+    """
+
+    def __init__(self, store: WorkStore, on_written: Callable[[Entry, bool], None]) -> None:
         self._store = store
+        self._on_written = on_written
         self._slot = random.randrange(16)
         self._queues: dict[tuple[UUID, str], list[Entry]] = {}
         self._news = asyncio.Event()
@@ -66,7 +69,7 @@ class Settler:
 
     def put(self, entry: Entry) -> None:
         """Takes over the duty to write `entry`."""
-        self._queues.setdefault((entry.batch_id, entry.kind), []).append(entry)
+        self._queues.setdefault((entry.token.attempt.batch_id, entry.kind), []).append(entry)
         self._idle.clear()
         self._news.set()
 
@@ -98,7 +101,7 @@ class Settler:
         if not queue:
             del self._queues[batch_id, kind]
         for entry in group:
-            entry.done(entry.row.seq in recorded)
+            self._on_written(entry, entry.row.seq in recorded)
 
     async def _write(self, batch_id: UUID, kind: str, group: Sequence[Entry]) -> set[int]:
         pause = PAUSE_SECONDS
@@ -130,7 +133,7 @@ class Settler:
             return recorded
         row = group[0].row
         log.error("batch %s seq %d: PostgreSQL refused its %s: %s", batch_id, row.seq, kind, type(error).__name__)
-        described = describe(Unstorable(kind), "unstorable_result", group[0].attempt)
+        described = describe(Unstorable(kind), "unstorable_result", group[0].token.item.attempts + 1)
         verdict = Verdict(row.seq, row.claim_id, described, attempts=1)
         return await self._write(batch_id, "fail", [replace(group[0], row=verdict, settles=True)])
 

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 DEPTH_LIMIT = 200
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_jsonable_python)
 _CONTAINERS = (dict, list, tuple)
 _NAMES = {str}
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -28,7 +29,7 @@ class UnstorableValue(ValueError):
 def encode(value: Any) -> str:
     """The JSON text of `value`; raises UnstorableValue."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_jsonable_python)
+        text = _ENCODER.encode(value)
         text.encode()
         twice = _name_made_twice(value)
     except RecursionError:

@@ -73,6 +73,11 @@ class Settings(BaseModel):
         """The names that this deployment uses on its servers."""
         return Names(self.name)
 
+    @property
+    def beat_seconds(self) -> float:
+        """How often heartbeats go out: often enough that two may be lost before the timeout."""
+        return min(2.0, self.heartbeat_seconds / 3)
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
         """Reads `FANOUT_*`; empty values count as unset. Raises InvalidSetting with the variable's name."""

@@ -69,7 +69,8 @@ class BatchHandle:
         """
         await self._client.store.cancel_batch(self.batch_id, reason)
         batch = await self.read()
-        if not batch.closed:
+        if not batch.closed and not await self._client.starter.request_cancel(batch, reason):
+            # No run is there to close the batch: it was never started, or was ended from outside.
             await self._client.starter.start(batch)
             await self._client.starter.request_cancel(batch, reason)
         return await self.progress()

@@ -104,12 +104,14 @@ class Starter:
             ]
         )
 
-    async def request_cancel(self, batch: BatchRow, reason: str | None) -> None:
-        """Lets the batch's run end as Canceled; the row has decided already, so a run that is gone is no error."""
+    async def request_cancel(self, batch: BatchRow, reason: str | None) -> bool:
+        """Lets the batch's run end as Canceled; False when no run is there. The row has decided already."""
         try:
             await self._temporal.get_workflow_handle(batch.workflow_id).cancel(
                 reason=reason or "", rpc_timeout=START_SECONDS
             )
         except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                log.warning("batch %s: its workflow was not told of the cancel: %s", batch.id, error.status.name)
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            log.warning("batch %s: its workflow was not told of the cancel: %s", batch.id, error.status.name)
+        return True

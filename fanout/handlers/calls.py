@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import json
-import time
 from typing import Any
 
 from pydantic import ValidationError
@@ -68,15 +67,13 @@ async def call_on_loop(handler: Handler, payload: str, context: Context, limit: 
 
 def call_blocking(handler: Handler, payload: str, context: Context, limit: int) -> Outcome:
     """Calls a handler in this thread; a coroutine function gets a loop of its own. Never raises."""
-    started = time.monotonic()
     try:
         result = handler.function(*arguments(handler, read_payload(handler, payload), context))
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
-        outcome = completed(result, limit, context.attempt)
+        return completed(result, limit, context.attempt)
     except BaseException as error:
-        outcome = _raised(error, handler, context)
-    return Outcome(outcome.ending, outcome.result, outcome.error, outcome.after_seconds, time.monotonic() - started)
+        return _raised(error, handler, context)
 
 
 def _raised(error: BaseException, handler: Handler, context: Context) -> Outcome:

@@ -41,7 +41,7 @@ class Ending(Enum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """How one attempt at one item ended; plain values only, so that it crosses from a child process."""
 
@@ -49,7 +49,6 @@ class Outcome:
     result: str | None = None
     error: dict[str, Any] = field(default_factory=dict)
     after_seconds: float = 0.0
-    seconds: float = 0.0
 
 
 def describe(error: BaseException, code: str, attempt: int) -> dict[str, Any]:
