@@ -1,5 +1,7 @@
 """The short activities of the parent workflow: each is one look at, or one move of, the batch's row."""
 
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 from temporalio import activity
@@ -13,6 +15,7 @@ from fanout.contracts import (
     CancelRequest,
     CloseRequest,
     KeysRequest,
+    RetryRequest,
     Span,
 )
 from fanout.states import BatchStatus
@@ -58,7 +61,31 @@ class BatchActivities:
     async def cancel_batch(self, request: CancelRequest) -> BatchView:
         """Cancels an open batch; of a closed one it only tells the state."""
         refuse_other_database(self, request)
-        await self._store.cancel_batch(request.batch_id, request.reason)
+        if await self._store.cancel_batch(request.batch_id, request.reason) and request.request_cancel:
+            workflow_id = activity.info().workflow_id
+            assert workflow_id is not None
+            await activity.client().get_workflow_handle(workflow_id).cancel(reason=request.reason or "")
+        return self._facts(await self._read(request.batch_id), [])
+
+    @activity.defn
+    async def pause_batch(self, reference: BatchReference) -> BatchView:
+        """Pauses a batch that runs; of any other it only tells the state."""
+        refuse_other_database(self, reference)
+        await self._store.pause_batch(reference.batch_id)
+        return self._facts(await self._read(reference.batch_id), [])
+
+    @activity.defn
+    async def resume_batch(self, reference: BatchReference) -> BatchView:
+        """Lets a paused batch go on; of any other it only tells the state."""
+        refuse_other_database(self, reference)
+        await self._store.resume_batch(reference.batch_id)
+        return self._facts(await self._read(reference.batch_id), [])
+
+    @activity.defn
+    async def reopen_batch(self, request: RetryRequest) -> BatchView:
+        """Reopens failed items under a new epoch. Asked again it finds none failed: harmless to repeat."""
+        refuse_other_database(self, request)
+        await self._store.reopen_batch(request.batch_id, request.error_type)
         return self._facts(await self._read(request.batch_id), [])
 
     @activity.defn
@@ -95,3 +122,17 @@ class BatchActivities:
             range_size=batch.options.get("range_size"),
             spans=[Span(lo=lo, hi=hi) for lo, hi in spans],
         )
+
+    @property
+    def all(self) -> list[Callable[..., Any]]:
+        """Every activity of this class, for the worker."""
+        return [
+            self.open_batch,
+            self.look_at_batch,
+            self.close_batch,
+            self.cancel_batch,
+            self.pause_batch,
+            self.resume_batch,
+            self.reopen_batch,
+            self.read_item_keys,
+        ]

@@ -93,9 +93,16 @@ class CloseRequest(BatchReference):
 
 
 class CancelRequest(BatchReference):
-    """Asks to cancel a batch, as the cancel button of the Web UI does."""
+    """Asks to cancel a batch; `request_cancel` asks Temporal too, where nobody has: the run then ends Canceled."""
 
     reason: str | None
+    request_cancel: bool = False
+
+
+class RetryRequest(BatchReference):
+    """Asks to reopen failed items, those of one error type where it is named."""
+
+    error_type: str | None
 
 
 class KeysRequest(BatchReference):

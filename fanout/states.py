@@ -41,7 +41,7 @@ ITEM_MOVES: dict[ItemStatus, frozenset[ItemStatus]] = {
 }
 
 BATCH_MOVES: dict[BatchStatus, frozenset[BatchStatus]] = {
-    BatchStatus.PENDING: frozenset({BatchStatus.PROCESSING, BatchStatus.CANCELLING}),
+    BatchStatus.PENDING: frozenset({BatchStatus.PROCESSING, BatchStatus.PAUSED, BatchStatus.CANCELLING}),
     BatchStatus.PROCESSING: frozenset({BatchStatus.PAUSED, BatchStatus.CANCELLING, *CLOSED}),
     BatchStatus.PAUSED: frozenset({BatchStatus.PROCESSING, BatchStatus.CANCELLING, BatchStatus.FAILED}),
     BatchStatus.CANCELLING: frozenset({BatchStatus.CANCELLED}),

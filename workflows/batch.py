@@ -24,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
         Pace,
         Progress,
         RangeOutcome,
+        RetryRequest,
         ShardInput,
         ShardOutcome,
     )
@@ -64,6 +65,7 @@ class Batch:
                 if driving.done():
                     raise
                 await self._request_cancel()
+        await workflow.wait_condition(workflow.all_handlers_finished)
         if view.status is BatchStatus.CANCELLED and self._cancel_requested:
             raise asyncio.CancelledError("the batch was cancelled")
         if view.status in (BatchStatus.CANCELLED, BatchStatus.FAILED):
@@ -84,10 +86,36 @@ class Batch:
         """Somebody changed the batch's row, or joined the batch."""
         self._wake()
 
+    @workflow.update(description="Start no more items; what runs goes on")
+    async def pause(self) -> str:
+        """Pauses the batch; answers its state."""
+        return self._told(await local(BatchActivities.pause_batch, self._reference))
+
+    @workflow.update(description="Let a paused batch go on")
+    async def resume(self) -> str:
+        """Lets a paused batch go on; answers its state."""
+        return self._told(await local(BatchActivities.resume_batch, self._reference))
+
+    @workflow.update(description="Run failed items again; an error type, if given, narrows it")
+    async def retry(self, error_type: str | None = None) -> str:
+        """Reopens failed items; answers the batch's state."""
+        request = RetryRequest(**self._reference.model_dump(), error_type=error_type)
+        return self._told(await local(BatchActivities.reopen_batch, request))
+
+    @workflow.update(description="Start no more items, end those that run, and close the batch as cancelled")
+    async def cancel(self, reason: str | None = None) -> str:
+        """Cancels the batch; answers its state."""
+        request = CancelRequest(**self._reference.model_dump(), reason=reason, request_cancel=True)
+        return self._told(await local(BatchActivities.cancel_batch, request))
+
     @workflow.query(description="Counts as this workflow has seen them")
     def progress(self) -> Progress:
         """Counts as this workflow has seen them; the row is the truth."""
         return self._progress
+
+    def _told(self, view: BatchView) -> str:
+        self._wake()
+        return view.status.value
 
     def _wake(self) -> None:
         self._changed = True
@@ -100,7 +128,7 @@ class Batch:
         reason = workflow.cancellation_reason() or "cancelled in Temporal"
         await local(
             BatchActivities.cancel_batch,
-            CancelRequest(batch_id=self._reference.batch_id, database_id=self._reference.database_id, reason=reason),
+            CancelRequest(**self._reference.model_dump(), reason=reason),
         )
         self._wake()
 

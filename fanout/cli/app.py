@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from fanout.cli.batches import cancel, item, list_batches, status, verify
+from fanout.cli.batches import item, list_batches, status, verify
 from fanout.cli.demo import demo
 from fanout.cli.fleet import handlers, workers
 from fanout.cli.migrating import migrate
@@ -16,6 +16,7 @@ from fanout.cli.options import GlobalOptions
 from fanout.cli.results import results
 from fanout.cli.running import Command, run_command
 from fanout.cli.stacks import dev, stack
+from fanout.cli.steering import cancel, pause, resume, retry
 from fanout.cli.submit import submit
 from fanout.cli.trying import try_handler
 from fanout.cli.watch import watch
@@ -28,6 +29,9 @@ COMMANDS: dict[str, Command] = {
     "results": results,
     "item": item,
     "cancel": cancel,
+    "pause": pause,
+    "resume": resume,
+    "retry": retry,
     "workers": workers,
     "handlers": handlers,
     "try": try_handler,

@@ -1,4 +1,4 @@
-"""Commands about whole batches: `status`, `list`, `cancel`, `verify`, and `item` for one of a batch's items."""
+"""Commands that look into batches: `status`, `list`, `verify`, and `item` for one of a batch's items."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -15,16 +15,16 @@ from fanout.store import Violation
 
 VERIFY_CLOSED = 1_000
 LONGEST_LIST = 100_000
-REASON_CHARACTERS = 1_000
 
 
 async def status(session: Session, batch: BatchReference) -> None:
     """Shows one batch: its state, how many items stand where, and who works on it."""
     async with session.connect() as client:
-        _tell(session, await (await client.get(batch)).progress())
+        tell(session, await (await client.get(batch)).progress())
 
 
-def _tell(session: Session, found: Status) -> None:
+def tell(session: Session, found: Status) -> None:
+    """Shows a batch's status, as every command that changes one does too."""
     if session.output.as_json:
         session.output.emit(found.model_dump())
     else:
@@ -60,20 +60,6 @@ async def item(
             session.output.emit({**row.pop("row"), **row})
         else:
             session.output.show(item_view(found))
-
-
-async def cancel(
-    session: Session,
-    batch: BatchReference,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Kept with the batch.")] = None,
-) -> None:
-    """Cancels a batch: once this answers no item starts any more, and running ones have 30 s to end.
-
-    A closed batch stays as it is.
-    """
-    reason = None if reason is None else reason[:REASON_CHARACTERS]
-    async with session.connect() as client:
-        _tell(session, await (await client.get(batch)).cancel(reason))
 
 
 async def verify(

@@ -1,7 +1,8 @@
 """A handle on one batch."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 FIRST_POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What a retry came to: the batch's epoch after it, and how many items it reopened."""
+
+    batch_id: UUID
+    epoch: int
+    reopened: int
 
 
 class BatchHandle:
@@ -73,4 +83,40 @@ class BatchHandle:
             # No run is there to close the batch: it was never started, or was ended from outside.
             await self._client.starter.start(batch)
             await self._client.starter.request_cancel(batch, reason)
+        return await self.progress()
+
+    async def pause(self) -> Status:
+        """Pauses the batch: once this returns no item starts any more, and what runs goes on to its end.
+
+        On a batch that is paused already, is being cancelled or is closed it changes nothing.
+        """
+        await self._client.store.pause_batch(self.batch_id)
+        return await self._tell()
+
+    async def resume(self) -> Status:
+        """Lets a paused batch go on; on any other it changes nothing."""
+        await self._client.store.resume_batch(self.batch_id)
+        return await self._tell()
+
+    async def retry(self, *, error_type: str | None = None, items: Sequence[str] | None = None) -> Retried:
+        """Reopens the failed items, or those of one error type or of some keys, under a new epoch.
+
+        They run again with all their attempts; earlier errors stay in the events, and work that runs is not disturbed.
+        An open batch is retried as well as a closed one. If the process dies before the workflow is told, the rows have
+        decided: asking again, or submitting again, starts it.
+        """
+        await self._refuse_unknown_items(items or ())
+        reopened = await self._client.store.reopen_batch(self.batch_id, error_type, items)
+        status = await self._tell()
+        return Retried(self.batch_id, status.epoch, 0 if reopened is None else reopened[1])
+
+    async def _refuse_unknown_items(self, items: Sequence[str]) -> None:
+        for key in items:
+            await self.item(key)
+
+    async def _tell(self) -> Status:
+        """Makes the workflow look at the row, or starts it where none runs."""
+        batch = await self.read()
+        if not batch.closed:
+            await self._client.starter.start(batch)
         return await self.progress()

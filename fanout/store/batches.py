@@ -77,14 +77,29 @@ class BatchStore:
                 await connection.execute(STATEMENTS["tell_cancelling"], batch_id)
         return bool(changed)
 
-    async def reopen_batch(self, batch_id: UUID, error_type: str | None = None) -> tuple[int, int] | None:
-        """Reopens failed rows under a new epoch: (epoch, rows), or None when there was nothing to reopen."""
+    async def pause_batch(self, batch_id: UUID) -> bool:
+        """From its commit on no claim succeeds, what runs goes on; False without effect."""
+        return bool(await self._pool.fetch(STATEMENTS["pause_batch"], batch_id))
+
+    async def resume_batch(self, batch_id: UUID) -> bool:
+        """Lets a paused batch go on; False without effect."""
+        return bool(await self._pool.fetch(STATEMENTS["resume_batch"], batch_id))
+
+    async def reopen_batch(
+        self, batch_id: UUID, error_type: str | None = None, item_keys: Sequence[str] | None = None
+    ) -> tuple[int, int] | None:
+        """Reopens failed rows under a new epoch: (epoch, rows), or None when there was nothing to reopen.
+
+        `error_type` and `item_keys` narrow it. Their earlier errors stay in the batch's events.
+        """
         async with self._pool.acquire() as connection:
             transaction = connection.transaction()
             await transaction.start()
             try:
                 epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id)
-                rows = await connection.fetchval(STATEMENTS["reopen_rows"], batch_id, error_type, timeout=SCAN_SECONDS)
+                rows = await connection.fetchval(
+                    STATEMENTS["reopen_rows"], batch_id, error_type, item_keys, timeout=SCAN_SECONDS
+                )
                 await connection.execute(STATEMENTS["tell_reopened"], batch_id)
             except BaseException:
                 await transaction.rollback()

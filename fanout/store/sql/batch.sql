@@ -76,21 +76,39 @@ select fanout.emit(id, jsonb_build_array(jsonb_build_object(
     'kind', 'cancelling', 'class', 'batch', 'data', jsonb_build_object('reason', reason))))
 from fanout.batches where id = $1;
 
+-- name: pause_batch
+-- From its commit on no claim succeeds; what runs goes on.
+with paused as (
+    update fanout.batches set status = 'paused', started_at = coalesce(started_at, clock_timestamp())
+    where id = $1 and status in ('pending', 'processing')
+    returning id
+)
+select fanout.emit(id, '[{"kind": "paused", "class": "batch", "data": {}}]') from paused;
+
+-- name: resume_batch
+with resumed as (
+    update fanout.batches set status = 'processing' where id = $1 and status = 'paused' returning id
+)
+select fanout.emit(id, '[{"kind": "resumed", "class": "batch", "data": {}}]') from resumed;
+
 -- name: reopen_batch
 -- First part of a retry: the batch and its new epoch, before any row, so that a close in flight cannot overlook them.
 update fanout.batches
-set status = 'processing', epoch = epoch + 1, reason = null, closed_at = null, cancelling_at = null,
+set status = case when status = 'paused' then 'paused' else 'processing' end,
+    epoch = epoch + 1, reason = null, closed_at = null, cancelling_at = null,
     completed = null, failed = null, cancelled = null
-where id = $1 and status in ('processing', 'completed_with_failures', 'failed')
+where id = $1 and status in ('processing', 'paused', 'completed_with_failures', 'failed')
 returning epoch;
 
 -- name: reopen_rows
--- Second part: the failed rows, of one error type where $2 names it.
+-- Second part: the failed rows, of one error type where $2 names it, and of the item keys in $3 where it names any.
 with reopened as (
     update fanout.results r
     set status = 'pending', claim_id = null, worker_id = null, settled_at = null, due_at = null,
         attempts = 0, crashes = 0, throttles = 0
     where r.batch_id = $1 and r.status = 'failed' and ($2::text is null or r.error ->> 'type' = $2)
+      and ($3::text[] is null or r.seq = any(array(
+          select i.seq from fanout.items i where greatest(i.batch_id) = $1 and i.item_key = any($3))))
     returning r.seq
 ), counted as (
     insert into fanout.progress as p (batch_id, slot, failed)

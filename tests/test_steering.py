@@ -1,0 +1,105 @@
+"""A person steers a batch: pause, resume, retry; by client, by command line and by the Web UI's updates."""
+
+import asyncio
+import json
+
+import pytest
+from temporalio.client import WorkflowFailureError
+
+from fanout.client import BatchHandle
+from fanout.errors import UnknownItem
+from fanout.store.audit import count_recorded_twice, install_audit
+from tests.support import Deployment, eventually
+
+
+async def settled(batch: BatchHandle, number: int) -> bool:
+    return (await batch.progress()).settled >= number
+
+
+async def still(batch: BatchHandle) -> bool:
+    return (await batch.progress()).processing == 0
+
+
+async def test_a_paused_batch_starts_nothing_until_it_is_resumed(fanout: Deployment) -> None:
+    await fanout.start_worker("--concurrency", "10")
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 0.1}] * 300)
+    await eventually(lambda: settled(batch, 30))
+    paused = await batch.pause()
+    assert paused.status == "paused"
+    await eventually(lambda: still(batch))
+    before = await batch.progress()
+    assert (await batch.pause()).status == "paused"
+    joined = await fanout.client.submit("test.sleep", [{"seconds": 0.1}] * 300, key=before.key)
+    assert joined.outcome == "joined"
+    assert (await batch.progress()).settled == before.settled
+    assert (await batch.resume()).status == "processing"
+    assert (await asyncio.wait_for(batch.wait(), 60)).completed == 300
+    kinds = [event["kind"] for event in await fanout.client.store.read_events(batch.batch_id, 0)]
+    assert kinds == ["submitted", "started", "paused", "resumed", "closed"]
+    assert (await batch.resume()).status == "completed"
+
+
+async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Deployment) -> None:
+    await install_audit(fanout.pool)
+    await fanout.start_worker(handlers="tests.handlers.mended")
+    batch = await fanout.client.submit("test.mended", ["good", "bad", "worse"], key="mend")
+    assert (await batch.wait()).failed == 2
+    one = await batch.retry(error_type="LookupError")
+    assert (one.epoch, one.reopened) == (2, 1)
+    assert (await asyncio.wait_for(batch.wait(), 30)).completed == 2
+    two = await batch.retry(items=["2"])
+    assert (two.epoch, two.reopened) == (3, 1)
+    status = await asyncio.wait_for(batch.wait(), 30)
+    assert (status.status, status.completed, status.epoch) == ("completed", 3, 3)
+    assert (await batch.retry()).reopened == 0
+    events = await fanout.client.store.read_events(batch.batch_id, 0)
+    assert [event["kind"] for event in events].count("closed") == 3
+    assert len((await batch.item("1")).history) == 1
+    assert await count_recorded_twice(fanout.pool, batch.batch_id) == 0
+    assert await fanout.client.store.read_violations(batch.batch_id) == []
+    with pytest.raises(UnknownItem):
+        await batch.retry(items=["nobody"])
+
+
+async def test_a_retry_of_an_open_batch_does_not_disturb_what_runs(fanout: Deployment) -> None:
+    await fanout.start_worker("--concurrency", "10", handlers="tests.handlers.mended")
+    batch = await fanout.client.submit("test.mended", ["bad", *["slow"] * 20])
+
+    async def failed() -> bool:
+        return (await batch.progress()).failed == 1
+
+    await eventually(failed)
+    assert (await batch.retry()).reopened == 1
+    status = await asyncio.wait_for(batch.wait(), 60)
+    assert (status.status, status.completed, status.epoch) == ("completed", 21, 2)
+    rows = [row async for row in batch.results()]
+    assert {(row.attempts, row.crashes) for row in rows} == {(0, 0)}
+
+
+async def test_the_updates_of_the_web_ui_steer_the_batch(fanout: Deployment) -> None:
+    await fanout.start_worker("--concurrency", "5")
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 0.2}] * 200)
+    handle = fanout.temporal.get_workflow_handle((await batch.read()).workflow_id)
+    assert await handle.execute_update("pause") == "paused"
+    await eventually(lambda: still(batch))
+    assert await handle.execute_update("resume") == "processing"
+    assert await handle.execute_update("retry", None) == "processing"
+    assert await handle.execute_update("cancel", "enough") == "cancelling"
+    status = await asyncio.wait_for(batch.wait(), 40)
+    assert (status.status, status.reason) == ("cancelled", "enough")
+    with pytest.raises(WorkflowFailureError):
+        await asyncio.wait_for(handle.result(), 20)
+    description = await handle.describe()
+    assert description.status is not None
+    assert description.status.name == "CANCELED"
+
+
+async def test_the_commands_answer_with_the_promised_shapes(fanout: Deployment) -> None:
+    await fanout.start_worker()
+    batch = await fanout.client.submit("test.fail", [1, 2], key="shapes")
+    await batch.wait()
+    done = await asyncio.to_thread(fanout.run, "retry", "test.fail/shapes", "--error-type", "PermanentError", "--json")
+    assert json.loads(done.stdout) == {"batch_id": str(batch.batch_id), "epoch": 2, "reopened": 2}
+    for command in ("pause", "resume"):
+        done = await asyncio.to_thread(fanout.run, command, "test.fail/shapes", "--json")
+        assert (done.returncode, json.loads(done.stdout)["batch_id"]) == (0, str(batch.batch_id))
