@@ -43,3 +43,6 @@ class Lease:
                 await asyncio.wait_for(self._on_refresh(), 5)
             except OUTAGE as error:
                 log.warning("worker %s could not renew its lease: %s", self._worker.id, type(error).__name__)
+            except Exception:
+                # Whatever it is, a lease that nobody renews would let others start live work.
+                log.exception("worker %s could not renew its lease", self._worker.id)

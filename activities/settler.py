@@ -19,6 +19,7 @@ GROUP_ROWS = 500
 GROUP_BYTES = 4_000_000
 PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 2.0
+UNSTORABLE_CODE = "unstorable_result"
 
 log = logging.getLogger("fanout.settler")
 
@@ -112,6 +113,9 @@ class Settler:
                 return await self._isolate(batch_id, kind, group, error)
             except OUTAGE as error:
                 log.warning("the database is away (%s); %d rows wait to be written", type(error).__name__, len(group))
+            except Exception:
+                # Nothing that a row could be blamed for: a schema that changed under us, or a fault of ours.
+                log.exception("batch %s: %d rows could not be written and wait", batch_id, len(group))
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
@@ -133,7 +137,9 @@ class Settler:
             return recorded
         row = group[0].row
         log.error("batch %s seq %d: PostgreSQL refused its %s: %s", batch_id, row.seq, kind, type(error).__name__)
-        described = describe(Unstorable(kind), "unstorable_result", group[0].token.item.attempts + 1)
+        if isinstance(row, Verdict) and row.error is not None and row.error["code"] == UNSTORABLE_CODE:
+            return set()
+        described = describe(Unstorable(kind), UNSTORABLE_CODE, group[0].token.item.attempts + 1)
         verdict = Verdict(row.seq, row.claim_id, described, attempts=1)
         return await self._write(batch_id, "fail", [replace(group[0], row=verdict, settles=True)])
 

@@ -63,3 +63,20 @@ async def test_running_items_finish_within_the_grace_time(fanout: Deployment) ->
     assert await fanout.statuses(batch.batch_id) == {"completed": 4}
     await fanout.start_worker()
     assert (await batch.wait()).status == "completed"
+
+
+async def test_a_result_that_postgresql_refuses_fails_its_item_alone(fanout: Deployment) -> None:
+    await fanout.pool.execute(
+        """create function refuse() returns trigger language plpgsql as $$ begin
+             if new.result = '"cursed"' then raise check_violation using message = 'refused'; end if;
+             return new;
+           end $$;
+           create trigger refuse before update on fanout.results for each row execute function refuse();"""
+    )
+    await fanout.start_worker()
+    batch = await fanout.client.submit("test.echo", ["fine", "cursed", *["fine"] * 50])
+    status = await asyncio.wait_for(batch.wait(), 30)
+    assert (status.completed, status.failed) == (51, 1)
+    row = (await batch.item("1")).row
+    assert row.error is not None
+    assert (row.error["code"], row.error["type"], row.attempts) == ("unstorable_result", "Unstorable", 1)

@@ -22,4 +22,5 @@ UNSTORABLE: tuple[type[BaseException], ...] = (
     asyncpg.DataError,
     asyncpg.ProgramLimitExceededError,
     asyncpg.StatementTooComplexError,
+    asyncpg.IntegrityConstraintViolationError,
 )
