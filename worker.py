@@ -15,6 +15,11 @@ from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from uuid import uuid4
 
+if __name__ == "__main__":
+    # Until the drain can take over there is nothing to drain.
+    for _number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(_number, lambda *_: os._exit(0))
+
 from pydantic import SecretStr
 from temporalio.client import Client
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
@@ -22,6 +27,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 from activities.batches import BatchActivities
 from activities.engine import Engine
 from activities.ranges import RangeActivities
+from fanout.client.items import check_words
 from fanout.devstack import Stack, join
 from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, MissingExtra, ServerUnreachable
 from fanout.exits import leave
@@ -37,6 +43,7 @@ START_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 STICKY_SECONDS = timedelta(seconds=3)
 BATCH_CONNECTIONS = 4
+IDENTITY_CHARACTERS = 200
 # What a drain may take beyond the grace time: interrupted handlers are waited for and rows are written back.
 DRAIN_SECONDS = 5.0
 
@@ -175,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     identity = options.identity or f"{os.getpid()}@{socket.gethostname()}"
     try:
+        check_words("--identity", identity, IDENTITY_CHARACTERS)
         settings = settings_from(options)
         with ExitStack() as held:
             stack = held.enter_context(join(settings))

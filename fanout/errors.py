@@ -153,7 +153,7 @@ class StackFailed(FanoutError):
     code = "stack_failed"
 
     def __init__(self, home: Path, detail: str) -> None:
-        super().__init__(f"the dev stack in {home} does not start: {detail}")
+        super().__init__(f"the dev stack in {home} does not run: {detail}")
         self.home = home
         self.detail = detail
 

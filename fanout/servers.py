@@ -4,9 +4,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError, RPCStatusCode
 
 from fanout.devstack import Stack
 from fanout.errors import InvalidSetting, NoServer, ServerUnreachable
@@ -46,11 +48,24 @@ class Servers:
     async def connect_temporal(self) -> Client:
         """A client with Fanout's data converter; raises ServerUnreachable."""
         try:
-            return await Client.connect(**{**self.temporal, "data_converter": pydantic_data_converter})
+            client = await Client.connect(**{**self.temporal, "data_converter": pydantic_data_converter})
+            await _refuse_missing_namespace(client, self.temporal_chosen_by)
+            return client
         except (RuntimeError, OSError, ValueError) as error:
             raise ServerUnreachable(
                 "Temporal", str(self.temporal["target_host"]), self.temporal_chosen_by, str(error)
             ) from error
+
+
+async def _refuse_missing_namespace(client: Client, chosen_by: str) -> None:
+    """Raises InvalidSetting; a server that may not tell is taken at its word that the namespace is there."""
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            address = client.service_client.config.target_host
+            reason = f"Temporal at {address} (chosen by {chosen_by}) has no namespace {client.namespace!r}"
+            raise InvalidSetting("TEMPORAL_NAMESPACE", reason) from None
 
 
 def choose_servers(settings: Settings, stack: Stack | None, options: ServerOptions = ServerOptions()) -> Servers:

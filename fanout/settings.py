@@ -113,7 +113,7 @@ def environment_without_servers() -> dict[str, str]:
 
 def hide_password(url: str) -> str:
     """A database URL that may be printed."""
-    return re.sub(r"(?<=://)([^:@/]*):[^@]*@", r"\1:***@", url)
+    return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url)
 
 
 def temporal_variable() -> str | None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from temporalio.client import WorkflowFailureError
 
+from fanout import FanoutClient
 from fanout.client import BatchHandle
-from fanout.errors import UnknownItem
+from fanout.errors import InvalidRequest, InvalidSetting, UnknownBatch, UnknownItem
 from fanout.store.audit import count_recorded_twice, install_audit
 from tests.support import Deployment, eventually
 
@@ -103,3 +105,57 @@ async def test_the_commands_answer_with_the_promised_shapes(fanout: Deployment) 
     for command in ("pause", "resume"):
         done = await asyncio.to_thread(fanout.run, command, "test.fail/shapes", "--json")
         assert (done.returncode, json.loads(done.stdout)["batch_id"]) == (0, str(batch.batch_id))
+
+
+async def test_a_call_that_cannot_be_is_refused_by_name(fanout: Deployment) -> None:
+    batch = await fanout.client.submit("test.noop", [1], allow_unknown=True)
+    for wrong in ({"title": 5}, {"title": "\ud800"}, {"range_size": "5"}, {"range_size": True}):
+        with pytest.raises(InvalidRequest):
+            await fanout.client.submit("test.noop", [1], allow_unknown=True, **wrong)
+    for reason in ("\0", "\ud800", "x" * 1_001, ""):
+        with pytest.raises(InvalidRequest):
+            await batch.cancel(reason)
+    for reference in ("a/\ud800", "nope", "test.noop/" + "x" * 200, 5, None):
+        with pytest.raises(UnknownBatch):
+            await fanout.client.get(reference)  # type: ignore[arg-type]
+    with pytest.raises(UnknownItem):
+        await batch.item("\0")
+    with pytest.raises(InvalidRequest):
+        _ = [row async for row in batch.results("nope")]
+
+
+async def test_a_namespace_that_does_not_exist_is_named_before_anything_is_stored(fanout: Deployment) -> None:
+    missing = replace(fanout.servers, temporal={**fanout.servers.temporal, "namespace": "nope"})
+    with pytest.raises(InvalidSetting, match="nope"):
+        async with FanoutClient.connect(fanout.settings, servers=missing):
+            pass
+
+
+async def test_a_worker_outlives_errors_that_no_row_is_to_blame_for(fanout: Deployment) -> None:
+    """Somebody's trigger, a migration, a full disk: rows wait, the lease goes on, and nothing is run again."""
+    await fanout.start_worker("--concurrency", "10")
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 0.1}] * 100)
+    await eventually(lambda: settled(batch, 20))
+    for table in ("results", "workers"):
+        await fanout.pool.execute(BOOM.format(table=table))
+    await eventually(lambda: silent(fanout))
+    for table in ("results", "workers"):
+        await fanout.pool.execute(f"drop trigger boom on fanout.{table}")
+    status = await asyncio.wait_for(batch.wait(), 60)
+    assert (status.status, status.completed) == ("completed", 100)
+    rows = [row async for row in batch.results()]
+    assert {(row.attempts, row.crashes) for row in rows} == {(0, 0)}
+
+
+BOOM = """
+create or replace function public.boom() returns trigger language plpgsql as
+    $$ begin raise exception 'boom'; end $$;
+create trigger boom before update on fanout.{table} for each row execute function public.boom();
+"""
+
+
+async def silent(fanout: Deployment) -> bool:
+    """Whether the lease was not renewed for a while, yet not for so long that it is lost."""
+    return bool(
+        await fanout.pool.fetchval("select clock_timestamp() - max(seen_at) > interval '2 s' from fanout.workers")
+    )

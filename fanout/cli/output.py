@@ -9,6 +9,8 @@ from typing import Any, TextIO
 from pydantic_core import to_jsonable_python
 from rich.console import Console, RenderableType
 
+from fanout.errors import FanoutError
+
 # Wide enough that no id or key is cut where the reader is a program or a file.
 FILE_COLUMNS = 200
 
@@ -17,15 +19,23 @@ class OutputClosed(Exception):
     """Nobody reads the answer any more, as in `… | head -1`: the command ends quietly."""
 
 
+class OutputFailed(FanoutError):
+    """The answer cannot be written; nothing is wrong with any server."""
+
+    code = "output_failed"
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the answer cannot be written: {error.strerror or error}")
+
+
 class Output:
     """One command's answer. With `as_json` stdout carries JSON alone: what other code prints goes to stderr."""
 
     def __init__(self, stream: TextIO, as_json: bool) -> None:
         self._stream = stream
         self.as_json = as_json
-        self.notes = Console(stderr=True, highlight=False)
-        width = None if stream.isatty() else FILE_COLUMNS
-        self._console = Console(file=stream, highlight=False, width=width)
+        self.notes = Console(stderr=True, highlight=False, width=_columns(sys.stderr))
+        self._console = Console(file=stream, highlight=False, width=_columns(stream))
 
     @classmethod
     def standard(cls, as_json: bool) -> "Output":
@@ -58,6 +68,8 @@ class Output:
             self._stream.write(text)
         except BrokenPipeError:
             raise OutputClosed from None
+        except OSError as error:
+            raise OutputFailed(error) from None
 
     def flush(self) -> None:
         """Hands on what was written; raises OutputClosed."""
@@ -65,11 +77,17 @@ class Output:
             self._stream.flush()
         except BrokenPipeError:
             raise OutputClosed from None
+        except OSError as error:
+            raise OutputFailed(error) from None
 
     def note(self, *lines: str) -> None:
         """Lines on stderr; that nobody reads them is no error."""
         with suppress(OSError):
             print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def _columns(stream: TextIO) -> int | None:
+    return None if stream.isatty() else FILE_COLUMNS
 
 
 def to_json(value: Any) -> str:

@@ -8,13 +8,14 @@ from uuid import UUID
 from temporalio.client import Client
 
 from fanout.client.handle import BatchHandle
-from fanout.client.items import Items
+from fanout.client.items import Items, key_fault
 from fanout.client.starting import Starter
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
 from fanout.devstack import running
 from fanout.errors import InvalidRequest, UnknownBatch
 from fanout.handlers import Handlers
+from fanout.names import BATCH_KEY_BYTES, HANDLER_NAME
 from fanout.servers import Servers, choose_servers
 from fanout.settings import Settings
 from fanout.states import BatchStatus
@@ -114,9 +115,12 @@ class FanoutClient:
     async def _find(self, reference: UUID | str) -> UUID:
         if isinstance(reference, UUID):
             return reference
+        if not isinstance(reference, str):
+            raise UnknownBatch(str(reference))
         handler, slash, key = reference.partition("/")
         if slash:
-            found = await self.store.find_batch(handler, key) if "\0" not in reference else None
+            known = key_fault(key, BATCH_KEY_BYTES) is None and HANDLER_NAME.fullmatch(handler)
+            found = await self.store.find_batch(handler, key) if known else None
             if found is None:
                 raise UnknownBatch(reference)
             return found

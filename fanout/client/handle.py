@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from fanout.client.items import check_words, key_fault
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOutcome
-from fanout.errors import UnknownBatch
+from fanout.errors import InvalidRequest, UnknownBatch, UnknownItem
+from fanout.names import ITEM_KEY_BYTES
 from fanout.states import ItemStatus
 from fanout.store import BatchRow, ItemRow, ResultRow
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 FIRST_POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.25
+REASON_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class BatchHandle:
         self, status: ItemStatus | str | None = None, *, with_payload: bool = False
     ) -> AsyncIterator[ResultRow]:
         """All rows in seq order, in constant memory; only those in `status` where it is given."""
-        wanted = None if status is None else ItemStatus(status)
+        wanted = None if status is None else _item_status(status)
         await self.read()
         async for row in self._client.store.read_results(self.batch_id, wanted, with_payload):
             yield row
@@ -69,6 +72,8 @@ class BatchHandle:
     async def item(self, item_key: str) -> ItemRow:
         """One item with its payload, times and history; raises UnknownItem."""
         await self.read()
+        if not isinstance(item_key, str) or key_fault(item_key, ITEM_KEY_BYTES) is not None:
+            raise UnknownItem(self.batch_id, str(item_key))
         return await self._client.store.read_item(self.batch_id, item_key)
 
     async def cancel(self, reason: str | None = None) -> Status:
@@ -77,6 +82,8 @@ class BatchHandle:
         Running items end within 30 s, then the batch is `cancelled`. On a closed batch it changes nothing. If the
         process dies in between, the row has decided: asking again wakes the workflow.
         """
+        if reason is not None:
+            check_words("a reason", reason, REASON_CHARACTERS)
         await self._client.store.cancel_batch(self.batch_id, reason)
         batch = await self.read()
         if not batch.closed and not await self._client.starter.request_cancel(batch, reason):
@@ -120,3 +127,10 @@ class BatchHandle:
         if not batch.closed:
             await self._client.starter.start(batch)
         return await self.progress()
+
+
+def _item_status(status: str) -> ItemStatus:
+    try:
+        return ItemStatus(status)
+    except ValueError:
+        raise InvalidRequest(f"{status!r} is no state of an item: {', '.join(ItemStatus)}") from None

@@ -40,6 +40,17 @@ def check_key(key: object) -> str:
     return key
 
 
+def check_words(what: str, words: object, limit: int) -> str:
+    """A caller's words for people as they may be stored; raises InvalidRequest naming `what` they are."""
+    if not isinstance(words, str):
+        raise InvalidRequest(f"{what} must be a string, not {type(words).__name__}")
+    if not 1 <= len(words) <= limit:
+        raise InvalidRequest(f"{what} has 1 to {limit:,} characters, this one {len(words):,}")
+    if "\0" in words or words.encode(errors="replace").decode() != words:
+        raise InvalidRequest(f"{what} holds U+0000 or a lone surrogate, which PostgreSQL cannot hold")
+    return words
+
+
 def key_fault(key: str, limit: int) -> str | None:
     """What is wrong with a key, if anything."""
     try:

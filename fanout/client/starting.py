@@ -73,7 +73,10 @@ class Starter:
                 )
                 await self._start(batch)
                 return
-            cause = f"{error.message or error.status.name}; batch {batch.id} is stored, and the same submit starts it"
+            cause = (
+                f"{error.message or error.status.name}; batch {batch.id} is stored as {batch.handler}/{batch.key}, "
+                f"and the same submit with that key starts it"
+            )
             address = self._temporal.service_client.config.target_host
             raise ServerUnreachable("Temporal", address, self._chosen_by, cause) from error
 

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID, uuid4
 
-from fanout.client.items import Items, check_key, chunks
+from fanout.client.items import Items, check_key, check_words, chunks
 from fanout.contracts import RANGE_ITEMS
 from fanout.encoding import Fingerprint
 from fanout.errors import DuplicateItemKey, InvalidRequest, KeyConflict, UnknownHandler
@@ -39,12 +39,11 @@ class SubmitOptions:
             raise InvalidRequest(f"a handler's name matches {HANDLER_NAME.pattern}, {self.handler!r} does not")
         if self.key is not None:
             check_key(self.key)
-        if self.title is not None and not 1 <= len(self.title) <= TITLE_CHARACTERS:
-            raise InvalidRequest(f"a title has 1 to {TITLE_CHARACTERS} characters, this one {len(self.title)}")
-        if self.title is not None and "\0" in self.title:
-            raise InvalidRequest("the title holds the character U+0000, which PostgreSQL cannot hold")
-        if self.range_size is not None and not 1 <= self.range_size <= RANGE_ITEMS:
-            raise InvalidRequest(f"range size {self.range_size} is not between 1 and {RANGE_ITEMS}")
+        if self.title is not None:
+            check_words("a title", self.title, TITLE_CHARACTERS)
+        size = self.range_size
+        if size is not None and not (type(size) is int and 1 <= size <= RANGE_ITEMS):
+            raise InvalidRequest(f"range size {size!r} is not a number between 1 and {RANGE_ITEMS:,}")
 
     @property
     def stored(self) -> dict[str, Any]:

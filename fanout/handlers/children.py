@@ -24,6 +24,7 @@ from fanout.handlers.outcomes import Ending, Outcome, describe
 from fanout.handlers.registry import BrokenModule, Handlers, load_handlers
 
 _PR_SET_PDEATHSIG = 1
+TERM_SECONDS = 0.1
 _broken: list[BrokenModule] = []
 _loaded: dict[str, Handlers] = {}
 """The handlers of this child process, set once by its initializer: the only way in that a spawned process has."""
@@ -46,6 +47,8 @@ class Children:
         if self._pool is None:
             if pebble is None:
                 raise MissingExtra('run_in="process"', "process")
+            # A child that overran its time is not asked twice: pebble would wait 3 s between SIGTERM and SIGKILL.
+            pebble.CONSTS.term_timeout = TERM_SECONDS
             self._pool = pebble.ProcessPool(
                 max_workers=self._size,
                 context=get_context("spawn"),

@@ -23,6 +23,8 @@ TEXT_LIMIT = 8_000
 LOST_LIMIT = 10
 THROTTLE_LIMIT = 100
 LONGEST_WAIT_SECONDS = 100 * 366 * 86_400.0
+LONGEST_HEADER_SECONDS = 366 * 86_400.0
+"""What a server's Retry-After may ask for; a handler of one's own may ask for more."""
 """Beyond this, PostgreSQL could not hold the time at which the item is due."""
 JITTER = 0.1
 """Back-off is shortened by up to this share, so that items that failed together do not return together."""
@@ -95,15 +97,14 @@ def classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
         return Outcome(Ending.PERMANENT, error=describe(error, "permanent", attempt))
     if isinstance(error, PermanentError):
         # A subclass may have an __init__ of its own that does not call ours.
-        code = str(getattr(error, "code", "permanent"))[:60]
+        code = "".join(filter(str.isprintable, str(getattr(error, "code", ""))))[:60] or "permanent"
         return Outcome(Ending.PERMANENT, error=describe(error, code, attempt))
     return _classify_http(error, attempt) or Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
 
 
 def _after(after: Any) -> float:
-    if isinstance(after, datetime):
-        return max(0.0, (after - datetime.now(UTC)).total_seconds())
-    return min(max(0.0, float(after.total_seconds())), LONGEST_WAIT_SECONDS)
+    wait = after - datetime.now(UTC) if isinstance(after, datetime) else after
+    return max(0.0, float(wait.total_seconds()))
 
 
 def _classify_http(error: BaseException, attempt: int) -> Outcome | None:
@@ -145,8 +146,9 @@ def _retry_after(headers: Any) -> float | None:
         if value is None:
             return None
         if value.strip().isdigit():
-            return min(float(value), 366 * 86_400.0)
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+            return min(float(value), LONGEST_HEADER_SECONDS)
+        wait = parsedate_to_datetime(value) - datetime.now(UTC)
+        return min(max(0.0, wait.total_seconds()), LONGEST_HEADER_SECONDS)
     except (AttributeError, TypeError, ValueError):
         return None
 
@@ -197,7 +199,7 @@ def _judge_throttled(item: ClaimedItem, outcome: Outcome) -> Judgement:
     if item.throttles >= THROTTLE_LIMIT:
         return Verdict(item.seq, item.claim_id, outcome.error | {"code": "throttled_too_long"}), True
     # Never sooner than was asked for, and not all at once.
-    delay = outcome.after_seconds * (1 + JITTER * random.random())
+    delay = min(outcome.after_seconds * (1 + JITTER * random.random()), LONGEST_WAIT_SECONDS)
     return Verdict(item.seq, item.claim_id, outcome.error, throttles=1, delay=delay, kind="throttled"), False
 
 

@@ -73,7 +73,10 @@ class ModelBatch:
         """Whether the claim is of this epoch, and the rows that it takes."""
         if self.status is not BatchStatus.PROCESSING or epoch != self.epoch:
             return False, []
-        taken = [seq for seq in range(*span) if seq < self.total and self.is_claimable(self.rows[seq])][:limit]
+        seqs = range(span[0], min(span[1], self.total))
+        # Its own rows a worker never takes over: it lives.
+        free = [seq for seq in seqs if self.is_claimable(row := self.rows[seq]) and row.worker_id != worker_id]
+        taken = free[:limit]
         for seq in taken:
             row = self.rows[seq]
             if row.status is ItemStatus.PROCESSING:

@@ -4,14 +4,15 @@ with batch as materialized (
     -- The lock waits for a cancel, pause or retry that is being committed, and then sees its outcome.
     select id from fanout.batches where id = $1 and epoch = $2 and status = 'processing' for share
 ), chosen as materialized (
-    -- Live work is never started twice: a processing row is free only when its worker's lease is gone. The first test, by the
-    -- snapshot, costs nothing; whoever fails it is looked up anew, as this statement may have waited for the batch's lock.
+    -- Live work is never started twice: a processing row is free only when its worker's lease is gone, and never for its own
+    -- worker, which lives. The first test, by the snapshot, costs nothing; whoever fails it is looked up anew, as this
+    -- statement may have waited for the batch's lock.
     select r.seq, r.status = 'processing' as lost, r.crashes, r.worker_id
     from fanout.results r
     where r.batch_id = (select id from batch)
       and r.seq >= $3 and r.seq < $4
       and (r.status = 'pending' and (r.due_at is null or r.due_at <= clock_timestamp())
-        or r.status = 'processing'
+        or r.status = 'processing' and r.worker_id <> $7
             and r.worker_id not in (select w.id from fanout.workers w where w.seen_at > clock_timestamp() - $8::interval)
             and not fanout.is_live(r.worker_id, $8))
     order by r.seq
@@ -53,7 +54,7 @@ order by w.seq;
 select count(*) as open,
        min(r.seq) as first,
        count(*) filter (where r.status = 'pending' and (r.due_at is null or r.due_at <= clock_timestamp())
-                           or r.status = 'processing' and not l.live) as claimable,
+                           or r.status = 'processing' and r.worker_id <> $4 and not l.live) as claimable,
        extract(epoch from min(r.due_at) filter (where r.status = 'pending') - clock_timestamp())::float8 as due_in,
        (array_agg(r.error ->> 'type' order by r.due_at) filter (where r.status = 'pending' and r.due_at is not null))[1]
            as error_type,
