@@ -21,9 +21,9 @@ async def test_a_batch_of_any_size_closes_right(fanout: Deployment, total: int) 
 async def test_a_long_history_is_continued_and_nothing_is_lost(fanout: Deployment) -> None:
     """One activity an item fills a history quickly: the workflow drains its window and continues as new."""
     await fanout.start_worker()
-    batch = await fanout.client.submit("test.noop", range(1_300), range_size=1)
+    batch = await fanout.client.submit("test.noop", range(1_450), range_size=1)
     status = await asyncio.wait_for(batch.wait(), 120)
-    assert (status.status, status.completed) == ("completed", 1_300)
+    assert (status.status, status.completed) == ("completed", 1_450)
     runs = [run async for run in fanout.temporal.list_workflows(f"WorkflowId = '{status.workflow_id}'")]
     lengths = [run.history_length or 0 for run in runs]
     assert len(runs) > 1
