@@ -3,12 +3,14 @@
 import asyncio
 import json
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 from temporalio.client import WorkflowFailureError
 
 from fanout import FanoutClient
 from fanout.client import BatchHandle
+from fanout.contracts import BatchStart, BatchWorkflow
 from fanout.errors import InvalidRequest, InvalidSetting, UnknownBatch, UnknownItem
 from fanout.store.audit import count_recorded_twice, install_audit
 from tests.support import Deployment, eventually
@@ -39,6 +41,32 @@ async def test_a_paused_batch_starts_nothing_until_it_is_resumed(fanout: Deploym
     kinds = [event["kind"] for event in await fanout.client.store.read_events(batch.batch_id, 0)]
     assert kinds == ["submitted", "started", "paused", "resumed", "closed"]
     assert (await batch.resume()).status == "completed"
+
+
+async def test_a_batch_that_is_paused_and_resumed_in_a_hurry_goes_on(fanout: Deployment) -> None:
+    await install_audit(fanout.pool)
+    await fanout.start_worker("--concurrency", "10")
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 0.3}] * 120)
+    await eventually(lambda: settled(batch, 5))
+    for _ in range(8):
+        await batch.pause()
+        await batch.resume()
+    status = await asyncio.wait_for(batch.wait(), 60)
+    assert (status.status, status.completed) == ("completed", 120)
+    assert await count_recorded_twice(fanout.pool, batch.batch_id) == 0
+    rows = [row async for row in batch.results()]
+    assert {(row.attempts, row.crashes) for row in rows} == {(0, 0)}
+
+
+async def test_a_batch_of_another_database_fails_its_workflow_at_once(fanout: Deployment) -> None:
+    """Nothing retries for ever, and nothing spins, when every range is refused."""
+    await fanout.start_worker()
+    start = BatchStart(batch_id=uuid4(), database_id=uuid4(), handler="test.noop", key="elsewhere")
+    handle = await fanout.temporal.start_workflow(
+        BatchWorkflow.run, start, id="fanout/test.noop/elsewhere", task_queue="fanout"
+    )
+    with pytest.raises(WorkflowFailureError):
+        await asyncio.wait_for(handle.result(), 20)
 
 
 async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Deployment) -> None:

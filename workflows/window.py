@@ -131,7 +131,7 @@ class Window:
             await workflow.wait_condition(self._has_news, timeout=timeout)
 
     def _has_news(self) -> bool:
-        return bool(self._finished) or self._woken or self._failure is not None or (self.stopped and not self._pending)
+        return bool(self._finished) or self._woken or (self._drains and not self._pending)
 
     async def _schedule(self) -> None:
         span = self._todo[0]
@@ -171,8 +171,10 @@ class Window:
                 summary=name,
             )
         except BaseException as error:
-            if self.stopped and is_cancelled_exception(error):
+            if is_cancelled_exception(error):
+                # By `_look`, but the batch may have been resumed since: look once more before anything is scheduled.
                 self._todo.append(span)
+                self._woken = True
             else:
                 self._failure = self._failure or error
         else:
