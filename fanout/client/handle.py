@@ -1,6 +1,7 @@
 """A handle on one batch."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,13 +13,14 @@ from fanout.client.submitting import SubmitOutcome
 from fanout.errors import InvalidRequest, UnknownBatch, UnknownItem
 from fanout.names import ITEM_KEY_BYTES
 from fanout.states import ItemStatus
-from fanout.store import BatchRow, ItemRow, ResultRow
+from fanout.store import OUTAGE, BatchRow, ItemRow, ResultRow
 
 if TYPE_CHECKING:
     from fanout.client.client import FanoutClient
 
 FIRST_POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.25
+PATIENCE_SECONDS = 30.0
 REASON_CHARACTERS = 1_000
 
 
@@ -53,12 +55,25 @@ class BatchHandle:
         return Status.of(batch, processing)
 
     async def wait(self) -> Status:
-        """The status once the batch is closed; it may be waited for any number of times, also after a crash."""
+        """The status once the batch is closed; it may be waited for any number of times, also after a crash.
+
+        A database that is away for less than half a minute at a time does not end the wait.
+        """
         pause = FIRST_POLL_SECONDS
-        while not (batch := await self.read()).closed:
+        while not (batch := await self._read_patiently()).closed:
             await asyncio.sleep(pause)
             pause = min(LONGEST_POLL_SECONDS, pause * 1.5)
         return Status.of(batch, 0)
+
+    async def _read_patiently(self) -> BatchRow:
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await self.read()
+            except OUTAGE:
+                if time.monotonic() > give_up:
+                    raise
+                await asyncio.sleep(LONGEST_POLL_SECONDS)
 
     async def results(
         self, status: ItemStatus | str | None = None, *, with_payload: bool = False
