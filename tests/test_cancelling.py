@@ -34,7 +34,7 @@ async def assert_cancelled_once(fanout: Deployment, batch: BatchHandle, reason: 
 
 @pytest.mark.parametrize(("handler", "completed"), [("case.obeys", 0), ("case.listens", 3)])
 async def test_a_cancel_ends_what_runs_and_settles_the_rest(fanout: Deployment, handler: str, completed: int) -> None:
-    """27: a coroutine is cancelled; a thread is told, and what it returns still counts."""
+    """A coroutine is cancelled; a thread is told, and what it returns still counts."""
     await start_worker(fanout, "--concurrency", "3")
     batch = await fanout.client.submit(handler, range(8))
     await began(fanout, 3)
@@ -64,7 +64,7 @@ async def test_a_cancel_ends_what_runs_and_settles_the_rest(fanout: Deployment, 
 
 
 async def test_a_handler_that_ignores_its_cancel_is_waited_for_and_then_left_behind(fanout: Deployment) -> None:
-    """27: the batch is `cancelling` for the grace time; the slot stays taken until the handler ends, unheard."""
+    """The batch is `cancelling` for the grace time; the slot stays taken until the handler ends, unheard."""
     await install_audit(fanout.pool)
     await start_worker(fanout, "--concurrency", "1")
     batch = await fanout.client.submit("case.deaf", [1])

@@ -1,4 +1,4 @@
-"""FIELD-CASES end to end: what broke for users of comparable systems, on real servers with real workers."""
+"""End to end: what broke for users of comparable systems, on real servers with real workers."""
 
 import asyncio
 import json
@@ -24,7 +24,6 @@ from tests.support import ROOT, Deployment, eventually
 
 
 async def test_repeats_of_a_closed_key_run_nothing(fanout: Deployment) -> None:
-    """02."""
     await start_worker(fanout)
     items = [Item(True, key="good"), Item(False, key="bad")]
     first = await fanout.client.submit("case.mixed", items, key="n1")
@@ -42,7 +41,7 @@ async def test_repeats_of_a_closed_key_run_nothing(fanout: Deployment) -> None:
 
 
 async def test_two_submits_of_one_key_at_once_make_one_batch(fanout: Deployment) -> None:
-    """02: both callers are told."""
+    """Both callers are told."""
     await start_worker(fanout)
     keys: list[str] = []
     async with FanoutClient.connect(fanout.settings, servers=fanout.servers) as other:
@@ -60,7 +59,6 @@ async def test_two_submits_of_one_key_at_once_make_one_batch(fanout: Deployment)
 
 
 async def test_the_class_of_an_error_decides_how_often_an_item_is_called(fanout: Deployment) -> None:
-    """11."""
     await start_worker(fanout)
     expected = {
         "card": (1, "permanent", "CardDeclined"),
@@ -82,7 +80,7 @@ async def test_the_class_of_an_error_decides_how_often_an_item_is_called(fanout:
 
 
 async def test_an_empty_batch_closes_at_once(fanout: Deployment) -> None:
-    """14: also the next of a chain, and on the command line."""
+    """Also the next of a chain, and on the command line."""
     await start_worker(fanout)
     took: list[float] = []
     for number in range(3):
@@ -133,7 +131,6 @@ class Watch:
 
 
 async def test_more_items_than_one_workflow_could_hold_as_activities(fanout: Deployment) -> None:
-    """19."""
     await fanout.start_worker()
     for total in (1_999, 2_000, 2_001, 20_000):
         batch = await fanout.client.submit("test.noop", range(total))
@@ -151,7 +148,6 @@ from fanout.batches b join fanout.results r on r.batch_id = b.id where b.id = $1
 
 
 async def test_a_cancel_reaches_every_shard_of_a_big_batch(fanout: Deployment) -> None:
-    """19."""
     await install_audit(fanout.pool)
     await fanout.start_worker("--concurrency", "100")
     batch = await fanout.client.submit("test.sleep", ({"seconds": 0.15} for _ in range(20_000)))
@@ -176,7 +172,6 @@ async def test_a_cancel_reaches_every_shard_of_a_big_batch(fanout: Deployment) -
 
 
 async def test_one_invalid_item_of_40_000_stores_nothing(fanout: Deployment) -> None:
-    """19."""
     items = ({"number": number if number != 39_999 else math.nan} for number in range(40_000))
     with pytest.raises(InvalidItem) as refused:
         await fanout.client.submit("test.noop", items, key="all or nothing", allow_unknown=True)
@@ -187,7 +182,6 @@ async def test_one_invalid_item_of_40_000_stores_nothing(fanout: Deployment) -> 
 
 @pytest.mark.parametrize("name", ["huge", "huge permanent", "chain"])
 async def test_a_huge_error_is_settled_quickly_and_kept_short(fanout: Deployment, name: str) -> None:
-    """20."""
     await start_worker(fanout)
     batch = await fanout.client.submit("case.raise", [name])
     await closed(batch, 10)
@@ -203,7 +197,6 @@ async def test_a_huge_error_is_settled_quickly_and_kept_short(fanout: Deployment
 
 
 async def test_a_thousand_huge_errors_are_read_in_a_moment(fanout: Deployment) -> None:
-    """20."""
     await start_worker(fanout)
     batch = await fanout.client.submit("case.huge", range(1_000))
     assert (await closed(batch)).failed == 1_000
@@ -215,7 +208,6 @@ async def test_a_thousand_huge_errors_are_read_in_a_moment(fanout: Deployment) -
 
 
 async def test_a_handler_s_module_is_imported_once_and_keeps_its_types(fanout: Deployment) -> None:
-    """31."""
     counter = fanout.folder / "imports"
     environment = {"FANOUT_TEST_REGION": "eu", "FANOUT_TEST_COUNTER": str(counter)}
     await fanout.start_worker(handlers="tests.handlers.outside", **environment)
@@ -231,7 +223,6 @@ async def test_a_handler_s_module_is_imported_once_and_keeps_its_types(fanout: D
 
 
 async def test_a_worker_whose_module_fails_says_so_at_its_start(fanout: Deployment) -> None:
-    """31."""
     command = [sys.executable, "worker.py", "--handlers", "tests.handlers.basic", "tests.handlers.broken"]
     ended = await asyncio.to_thread(
         subprocess.run, command, cwd=ROOT, env=fanout.environment, capture_output=True, text=True, timeout=60
@@ -258,7 +249,7 @@ where datname = current_database() and application_name like 'fanout %' and appl
 
 
 async def test_payloads_reach_handlers_unchanged_also_when_every_connection_dies(fanout: Deployment) -> None:
-    """44."""
+    """Values and types are kept, and nothing runs twice."""
     await install_audit(fanout.pool)
     await start_worker(fanout, "--concurrency", "4")
     payloads = PAYLOADS * 8
@@ -280,7 +271,7 @@ async def test_payloads_reach_handlers_unchanged_also_when_every_connection_dies
 
 
 async def test_results_come_back_as_they_were_but_for_what_jsonb_rewrites(fanout: Deployment) -> None:
-    """44: results are `jsonb`: names are sorted, minus zero loses its sign, and 1e22 becomes an integer."""
+    """Results are `jsonb`: names are sorted, minus zero loses its sign, and 1e22 becomes an integer."""
     await fanout.start_worker()
     batch = await fanout.client.submit("test.echo", PAYLOADS)
     await closed(batch)

@@ -121,7 +121,6 @@ def test_a_wrapped_function_keeps_its_signature_and_its_payload() -> None:
     ],
 )
 def test_a_bad_policy_is_refused_by_its_field(changes: dict[str, Any], field: str) -> None:
-    """FIELD-CASES 12."""
     with pytest.raises(InvalidHandler, match=field) as refused:
         handler("test.it", retry_policy=policy(**changes))
     assert "test.it" in str(refused.value)

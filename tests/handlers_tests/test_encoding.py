@@ -34,7 +34,6 @@ KEPT: list[Any] = [
 
 @pytest.mark.parametrize("value", KEPT, ids=repr)
 def test_a_value_comes_back_as_it_was_with_its_type(value: Any) -> None:
-    """FIELD-CASES 44."""
     for back in (json.loads(encode(value)), decode(encode(value)), decode(encode(value).encode())):
         assert repr(back) == repr(value)
 

@@ -66,7 +66,7 @@ GOOD_KEYS = ["123", "a/b", "a:b", "ключ", ".", "..", "%2F", " ", "a ", "1", 
 
 
 async def test_odd_keys_are_kept_to_the_letter() -> None:
-    """FIELD-CASES 01 and 04: neither trimmed nor normalised, so two spellings are two items."""
+    """Neither trimmed nor normalised, so two spellings are two items."""
     assert [key for key, _ in await stored([Item(None, key=key) for key in GOOD_KEYS])] == GOOD_KEYS
 
 
