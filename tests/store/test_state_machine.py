@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
+import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -330,6 +331,7 @@ def _chosen_seed() -> int:
     return int(os.environ.get("FANOUT_CHAOS_SEED") or random.randrange(2**32))
 
 
+@pytest.mark.timeout(7_200 if CHAOS else 240)
 def test_no_order_of_calls_breaks_an_invariant(stack: Stack, template: str) -> None:
     chosen: dict[str, Any] = {"derandomize": not CHAOS, "phases": [Phase.generate, Phase.shrink]}
     exits = AsyncExitStack()
