@@ -240,7 +240,8 @@ class StoreMachine(RuleBasedStateMachine):
         rows = self.model.rows
         open_seqs = self.model.open_seqs
         assert (remainder.open, remainder.first) == (len(open_seqs), min(open_seqs, default=None))
-        assert remainder.claimable == sum(self.model.is_claimable(rows[seq]) for seq in open_seqs)
+        free = [seq for seq in open_seqs if self.model.is_claimable(rows[seq]) and rows[seq].worker_id != worker_id]
+        assert remainder.claimable == len(free)
         owned = {r.claim_id for r in rows if r.status is ItemStatus.PROCESSING and r.worker_id == worker_id}
         assert set(remainder.own_claims) == owned
         assert self.run(self.work.read_currency([self.batch_id])) == {
