@@ -65,7 +65,6 @@ class Batch:
                 if driving.done():
                     raise
                 await self._request_cancel()
-        await workflow.wait_condition(workflow.all_handlers_finished)
         if view.status is BatchStatus.CANCELLED and self._cancel_requested:
             raise asyncio.CancelledError("the batch was cancelled")
         if view.status in (BatchStatus.CANCELLED, BatchStatus.FAILED):
@@ -137,8 +136,10 @@ class Batch:
         while True:
             self._adopt(view)
             if view.closed:
+                await self._await_cancel_request(view)
+                # An update that is still at work may be about to reopen the batch.
+                await workflow.wait_condition(workflow.all_handlers_finished)
                 if not self._changed:
-                    await self._await_cancel_request(view)
                     return view
                 # A signal that came while the batch closed may tell of a retry: a run must not end past it.
                 self._changed = False
