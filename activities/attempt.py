@@ -6,15 +6,20 @@ or raises. Each row it claimed ends in exactly one entry for the settler, whatev
 
 import asyncio
 import logging
+import math
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from activities.breakers import COUNTED
+from activities.waiting import why_wait
 from fanout.contracts import CANCEL_GRACE, RangeEnd, RangeInput, RangeOutcome, Span
-from fanout.handlers import Context, Handler, lost_too_often
-from fanout.handlers.outcomes import LOST_LIMIT
+from fanout.handlers import Context, Handler, Outcome, lost_too_often
+from fanout.handlers.outcomes import LOST_LIMIT, SUSPECT_DEATHS
 from fanout.handlers.runner import Runner, Work
 from fanout.states import BatchStatus
 from fanout.store import OUTAGE, ClaimedItem, Completion, Remainder, Verdict
@@ -29,9 +34,10 @@ UNWRITTEN_ROWS = 1_000
 LONGEST_SECONDS = 300.0
 """After so long an attempt claims no more: a waiting range must not be held by one worker for hours."""
 LONGEST_WAIT_SECONDS = 30.0
-HELD_SECONDS = 1.0
 OUTAGE_SECONDS = 1.0
 OBEY_SECONDS = 1.0
+PROBE_DELAY = timedelta(seconds=30)
+"""Between two probes of a breaker that this worker's handler does not have."""
 
 log = logging.getLogger("fanout.attempt")
 
@@ -42,15 +48,6 @@ class Token:
 
     attempt: "Attempt"
     item: ClaimedItem
-
-
-class RangeWaits(Exception):
-    """Open rows are left that nobody may claim now; try again after `seconds`."""
-
-    def __init__(self, error_type: str, message: str, seconds: float) -> None:
-        super().__init__(message)
-        self.error_type = error_type
-        self.seconds = seconds
 
 
 class Attempt:
@@ -73,6 +70,9 @@ class Attempt:
         self._moved = False
         self._deserted = False
         self._cancelling_since: float | None = None
+        self._due_at = math.inf
+        self._breaker_in: float | None = None
+        self._last_outcome: Outcome | None = None
         self._news = asyncio.Event()
         self._returned = asyncio.Event()
 
@@ -129,9 +129,10 @@ class Attempt:
             self._engine.settle(work.owner, Verdict(item.seq, item.claim_id), False)
         self._news.set()
 
-    def on_outcome(self, work: Work[Token]) -> None:
+    def on_outcome(self, work: Work[Token], outcome: Outcome) -> None:
         """An item of this attempt ended."""
         self._running.pop(work, None)
+        self._last_outcome = outcome
         self._ended += 1
         self._busy_seconds += work.seconds
         self._news.set()
@@ -145,6 +146,8 @@ class Attempt:
             self.completed += 1
         elif settles:
             self.failed += 1
+        elif row.delay is not None:
+            self._due_at = min(self._due_at, time.monotonic() + row.delay)
         self._news.set()
 
     def on_currency(self, status: BatchStatus, epoch: int) -> None:
@@ -169,29 +172,69 @@ class Attempt:
             return False
         if self._unwritten >= UNWRITTEN_ROWS:
             return await self._wait_for_news()
+        if self._breaker_in is not None:
+            return await self._probe()
         if self._position < span.hi:
             return await self._claim_with_slots()
         if self._running or self._unwritten:
-            return await self._wait_for_news()
-        remainder = await self._read_remainder()
+            if time.monotonic() < self._due_at:
+                return await self._wait_for_news(self._due_at - time.monotonic())
+            # Of what runs nobody knows how long it takes: an item whose time has come need not wait for it.
+            await self._look_again()
+            return True
+        remainder = await self._look_again()
         await self._recover(remainder)
-        if remainder.claimable:
-            assert remainder.first is not None
-            self._position = remainder.first
         return remainder.claimable > 0 or bool(self._unwritten)
 
-    async def _wait_for_news(self) -> bool:
+    async def _look_again(self) -> Remainder:
+        """Goes back to the first row that may be claimed now, if there is one."""
+        remainder = await self._read_remainder()
+        self._due_at = math.inf if remainder.due_in is None else time.monotonic() + max(0.0, remainder.due_in)
+        if remainder.claimable:
+            assert remainder.first_claimable is not None
+            self._position = remainder.first_claimable
+        return remainder
+
+    async def _wait_for_news(self, seconds: float = math.inf) -> bool:
         self._news.clear()
-        await self._news.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), None if seconds == math.inf else seconds)
         return True
 
-    async def _claim_with_slots(self) -> bool:
+    async def _probe(self) -> bool:
+        """The batch's breaker is open: tries one item if that is due; False to come back later."""
+        if self._running or self._unwritten:
+            return await self._wait_for_news()
+        assert self._breaker_in is not None
+        if self._breaker_in > 0:
+            return False
+        if not (await self._look_again()).claimable:
+            self._breaker_in = None
+            return False
+        breaker = self._handler.breaker
+        delay = PROBE_DELAY if breaker is None else breaker.delay
+        self._breaker_in = delay.total_seconds()
+        with suppress(*OUTAGE):
+            if await self._engine.store.take_probe(self.batch_id, self._work.epoch, delay):
+                await self._try_one()
+        return not self._stopping
+
+    async def _try_one(self) -> None:
+        self._last_outcome = None
+        await self._claim_with_slots(probe=True)
+        await self._finish()
+        tried = self._last_outcome
+        if tried is not None and tried.ending in COUNTED and not tried.trips:
+            await self._engine.store.close_breaker(self.batch_id)
+            self._breaker_in = None
+
+    async def _claim_with_slots(self, probe: bool = False) -> bool:
         slots = await self._take_slots()
         if slots == 0:
             return True
         used = 0
         try:
-            items = await self._claim(self._group_rows(slots))
+            items = await self._claim(1 if probe else self._group_rows(slots), probe)
             works = [work for item in items if (work := self._admit(item)) is not None]
             used = min(slots, len(works))
             if works:
@@ -232,31 +275,34 @@ class Attempt:
             return min(slots, CLAIM_ROWS)
         return max(min(slots, CLAIM_ROWS), min(CLAIM_ROWS, int(slots * AHEAD_SECONDS / max(mean, 1e-6))))
 
-    async def _claim(self, rows: int) -> list[ClaimedItem]:
+    async def _claim(self, rows: int, probe: bool) -> list[ClaimedItem]:
         """Claims from the position on; a claim whose answer was lost is read back by its id."""
         claim_id = uuid4()
         span = (self._position, min(self._work.span.hi, self._position + 2 * rows))
         # Before the statement: until its rows are known, no other attempt of this worker may take them for lost.
         self._engine.hold(claim_id, 1)
         try:
-            items = await self._claim_span(claim_id, span, rows)
+            items = await self._claim_span(claim_id, span, rows, probe)
             self._engine.hold(claim_id, len(items))
         finally:
             self._engine.let_go(claim_id)
         self._unwritten += len(items)
-        self._position = items[-1].seq + 1 if len(items) == rows else span[1]
+        if self._breaker_in is None or probe:
+            self._position = items[-1].seq + 1 if len(items) == rows else span[1]
         return items
 
-    async def _claim_span(self, claim_id: UUID, span: tuple[int, int], rows: int) -> list[ClaimedItem]:
-        store = self._engine.store
+    async def _claim_span(self, claim_id: UUID, span: tuple[int, int], rows: int, probe: bool) -> list[ClaimedItem]:
+        store, worker_id = self._engine.store, self._engine.worker_id
         try:
-            claim = await store.claim(self.batch_id, self._work.epoch, span, rows, claim_id, self._engine.worker_id)
+            claim = await store.claim(self.batch_id, self._work.epoch, span, rows, claim_id, worker_id, probe)
         except OUTAGE as error:
             log.warning("batch %s: the answer to a claim was lost (%s)", self.batch_id, type(error).__name__)
             return await self._read_back(claim_id, span)
         if not claim.current:
             self._moved = True
             self.stop()
+        if not probe:
+            self._breaker_in = claim.breaker_in
         return claim.items
 
     async def _read_back(self, claim_id: UUID, span: tuple[int, int]) -> list[ClaimedItem]:
@@ -282,8 +328,10 @@ class Attempt:
             seq=item.seq,
             attempt=item.attempts + 1,
             epoch=self._work.epoch,
+            settlement=self._engine.settlement(self.batch_id, item) if self._handler.takes_context else None,
         )
-        work = Work(Token(self, item), self._handler, item.payload, context)
+        isolated = item.crashes >= SUSPECT_DEATHS and self._runner.isolates
+        work = Work(Token(self, item), self._handler, item.payload, context, isolated)
         self._running[work] = None
         if self._stopping:
             # Claimed while the order to stop came: the runner gives it back unstarted.
@@ -303,7 +351,7 @@ class Attempt:
             except OUTAGE as error:
                 log.warning("batch %s: the database is away (%s)", self.batch_id, type(error).__name__)
                 if self._engine.draining:
-                    return Remainder(1, span[0], 0, None, None, [])
+                    return Remainder(1, span[0], 0, None, None, None, [])
                 await asyncio.sleep(OUTAGE_SECONDS * random.uniform(0.2, 1))
 
     async def _recover(self, remainder: Remainder) -> None:
@@ -323,14 +371,12 @@ class Attempt:
             return self._outcome(RangeEnd.DONE)
         assert remainder.first is not None
         rest = Span(lo=remainder.first, hi=self._work.span.hi)
-        if self._stopping or remainder.claimable:
+        if self._stopping or (remainder.claimable and self._breaker_in is None):
             return self._outcome(RangeEnd.YIELDED, rest)
-        if remainder.due_in is None:
-            raise RangeWaits("HeldElsewhere", f"a live worker holds {remainder.open} items", HELD_SECONDS)
-        if remainder.due_in > LONGEST_WAIT_SECONDS:
-            return self._outcome(RangeEnd.WAITING, rest, remainder.due_in)
-        kind = remainder.error_type or "Waiting"
-        raise RangeWaits(kind, f"{remainder.open} items wait for their next attempt", max(0.0, remainder.due_in))
+        wait = why_wait(remainder, self._breaker_in)
+        if wait.seconds > LONGEST_WAIT_SECONDS:
+            return self._outcome(RangeEnd.WAITING, rest, wait.seconds)
+        raise wait
 
     def _outcome(self, end: RangeEnd, rest: Span | None = None, due: float | None = None) -> RangeOutcome:
         return RangeOutcome(

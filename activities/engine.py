@@ -2,23 +2,43 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from activities.attempt import Attempt, Token
+from activities.breakers import Breakers
 from activities.lease import Lease
 from activities.settler import Entry, Settler
 from activities.slots import Slots
 from fanout.contracts import RangeInput
-from fanout.handlers import Handler, Handlers, judge
+from fanout.handlers import Ending, Handler, Handlers, Outcome, judge
+from fanout.handlers.blocking import Blockage
+from fanout.handlers.calls import encode_result
 from fanout.handlers.children import refuse_without_pebble
 from fanout.handlers.runner import Report, Runner, Work
+from fanout.handlers.transactions import Settlement
 from fanout.settings import Settings
 from fanout.states import BatchStatus
-from fanout.store import OUTAGE, Completion, Pool, Verdict, WorkerFacts, WorkStore, check_schema, connect_pool
+from fanout.store import (
+    OUTAGE,
+    ClaimedItem,
+    Completion,
+    Effects,
+    Pool,
+    Verdict,
+    WorkerFacts,
+    WorkStore,
+    check_schema,
+    connect_pool,
+)
 
 CLAIM_CONNECTIONS = 6
 SETTLE_CONNECTIONS = 2
+EFFECT_CONNECTIONS = 20
+WATCH_SECONDS = 1.0
+WATCH_LIMIT_SECONDS = 5.0
 LAST_WRITES_SECONDS = 5.0
 
 log = logging.getLogger("fanout.engine")
@@ -48,13 +68,26 @@ class Engine:
         self._handlers = handlers
         self._pools = pools
         self._settler = Settler(WorkStore(pools[1], stale_after), self._on_written)
-        self._lease = Lease(WorkStore(pools[2], stale_after), worker, self._watch)
-        self._lease_store = WorkStore(pools[2], stale_after)
+        self._lease = Lease(WorkStore(pools[2], stale_after), worker)
+        self._breakers = Breakers(self.store)
+        self._identity = worker.identity
+        assert settings.database_url is not None
+        url = settings.database_url.get_secret_value()
+        self._effects = Effects(url, min(settings.concurrency, EFFECT_CONNECTIONS))
+        self._encode = partial(encode_result, limit=settings.max_payload_bytes)
         self._runner: Runner[Token] = Runner(
-            handlers, settings.concurrency, settings.max_payload_bytes, self._on_reports
+            handlers,
+            settings.concurrency,
+            settings.max_payload_bytes,
+            self._on_reports,
+            self._on_blocked,
+            self._effects,
+            url,
         )
         self._attempts: dict[Attempt, None] = {}
         self._claims: dict[UUID, int] = {}
+        self._watching = asyncio.create_task(self._watch())
+        self._telling: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def start(cls, settings: Settings, worker: WorkerFacts, handlers: Handlers) -> "Engine":
@@ -91,6 +124,10 @@ class Engine:
         """The attempt has returned."""
         self._attempts.pop(attempt, None)
 
+    def settlement(self, batch_id: UUID, item: ClaimedItem) -> Settlement:
+        """The right of an item's handler to settle it by a transaction of its own."""
+        return Settlement(self._effects, batch_id, item.seq, item.claim_id, self._encode)
+
     def hold(self, claim_id: UUID, rows: int) -> None:
         """Notes how many rows a claim of this worker holds, so that no other attempt takes them for lost."""
         if rows:
@@ -121,21 +158,51 @@ class Engine:
             if report.freed:
                 self.slots.give_back(1)
             if report.outcome is not None:
-                self._on_outcome(report.work, report)
+                self._on_outcome(report.work, report.outcome)
 
-    def _on_outcome(self, work: Work[Token], report: Report[Token]) -> None:
+    def _on_outcome(self, work: Work[Token], outcome: Outcome) -> None:
         token = work.owner
-        assert report.outcome is not None
-        row, settles = judge(work.handler, token.item, report.outcome)
-        token.attempt.on_outcome(work)
-        self.settle(token, row, settles)
+        row, settles = judge(work.handler, token.item, outcome)
+        self._breakers.observe(token.attempt.batch_id, work.handler, outcome)
+        token.attempt.on_outcome(work, outcome)
+        if outcome.ending is Ending.SETTLED:
+            self._on_written(Entry(token, row, settles), True)
+        else:
+            self.settle(token, row, settles)
+
+    def _on_blocked(self, blockage: Blockage[Work[Token]]) -> None:
+        """A handler that never lets others run is named in the log, and by an event of its batch."""
+        who = "a task that a handler started" if blockage.work is None else f"handler {blockage.work.handler.name}"
+        state = "was blocked" if blockage.over else "is blocked"
+        text = "the handlers' loop %s for %.1f s by %s, %s: other coroutines of this worker stand still"
+        log.warning(text, state, blockage.seconds, who, blockage.place)
+        if blockage.work is not None and not blockage.over:
+            task = asyncio.create_task(self._tell_blocked(blockage.work.owner, blockage.seconds))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell_blocked(self, token: Token, seconds: float) -> None:
+        item = token.item
+        with suppress(*OUTAGE):
+            await self.store.tell_blocked(token.attempt.batch_id, item.seq, item.key, seconds, self._identity)
 
     async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                await asyncio.wait_for(self._look_at_batches(), WATCH_LIMIT_SECONDS)
+            except OUTAGE as error:
+                log.warning("the states of batches could not be read: %s", type(error).__name__)
+            except Exception:
+                # Nothing that may end the watch: long items would never hear of a cancel.
+                log.exception("the states of batches could not be read")
+
+    async def _look_at_batches(self) -> None:
         """Tells the attempts whose batch moved on: their next claim would find out, a long item would not."""
         watched = {attempt.batch_id for attempt in self._attempts}
         if not watched:
             return
-        currency = await self._lease_store.read_currency(watched)
+        currency = await self.store.read_currency(watched)
         for attempt in list(self._attempts):
             status, epoch = currency.get(attempt.batch_id, (BatchStatus.CANCELLED, 0))
             attempt.on_currency(status, epoch)
@@ -155,6 +222,7 @@ class Engine:
             await asyncio.wait_for(self._settler.drained(), LAST_WRITES_SECONDS)
         except TimeoutError:
             log.error("the database did not take the last rows; other workers will take them over")
+        self._watching.cancel()
         await self._runner.stop()
         unwritten = await self._settler.stop()
         await self._lease.end()

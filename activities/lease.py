@@ -2,23 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from fanout.store import OUTAGE, WorkerFacts, WorkStore
 
 REFRESH_SECONDS = 1.0
+AGAIN_SECONDS = 0.25
+TRY_SECONDS = 2.0
+"""A try and its pause are shorter than the three seconds after which a worker that is back may take others for dead."""
 
 log = logging.getLogger("fanout.lease")
 
 
 class Lease:
-    """Holds one worker's row from `start` to `end`; `on_refresh` runs after each renewal."""
+    """Holds one worker's row from `start` to `end`."""
 
-    def __init__(self, store: WorkStore, worker: WorkerFacts, on_refresh: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, store: WorkStore, worker: WorkerFacts) -> None:
         self._store = store
         self._worker = worker
-        self._on_refresh = on_refresh
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -36,11 +37,13 @@ class Lease:
             await asyncio.wait_for(self._store.remove_worker(self._worker.id), 5)
 
     async def _refresh(self) -> None:
+        pause = REFRESH_SECONDS
         while True:
-            await asyncio.sleep(REFRESH_SECONDS)
+            await asyncio.sleep(pause)
+            pause = AGAIN_SECONDS
             try:
-                await asyncio.wait_for(self._store.refresh_worker(self._worker), 5)
-                await asyncio.wait_for(self._on_refresh(), 5)
+                await asyncio.wait_for(self._store.refresh_worker(self._worker), TRY_SECONDS)
+                pause = REFRESH_SECONDS
             except OUTAGE as error:
                 log.warning("worker %s could not renew its lease: %s", self._worker.id, type(error).__name__)
             except Exception:

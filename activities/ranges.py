@@ -9,8 +9,9 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.attempt import Attempt, RangeWaits
+from activities.attempt import Attempt
 from activities.engine import Engine
+from activities.waiting import RangeWaits
 from fanout.contracts import BatchReference, RangeInput, RangeOutcome
 
 

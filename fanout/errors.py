@@ -18,6 +18,13 @@ FanoutError                 code, and what a command line or an HTTP answer need
 Raised by handlers, about the item that they work on:
 PermanentError              the item fails at once
 RetryLater                  the item waits, uncharged, until the time that is asked for
+
+Raised in a handler by `ctx.transaction()`:
+TransactionError            the transaction was rolled back, and the item's row is as it was
+├── NotCompleted            it was left without `tx.complete(result)`
+├── StaleClaim              another attempt has the item by now
+├── DatabaseAway            the database went away under it: the item waits, uncharged
+└── NoTransaction           this handler runs where there can be none
 """
 
 from datetime import datetime, timedelta
@@ -208,6 +215,35 @@ class RetryLater(Exception):
             raise ValueError("RetryLater(after=…) needs a time with a zone")
         super().__init__(message)
         self.after = after
+
+
+class TransactionError(Exception):
+    """A handler's transaction was rolled back; nothing of it is in the database."""
+
+
+class NotCompleted(TransactionError):
+    """The block of `ctx.transaction()` was left without `tx.complete(result)`."""
+
+    def __init__(self) -> None:
+        super().__init__("a transaction ends with tx.complete(result); without it nothing is written")
+
+
+class StaleClaim(TransactionError):
+    """The item was taken over while its handler ran: what this attempt found does not count."""
+
+    def __init__(self) -> None:
+        super().__init__("another attempt has this item by now; this one's effects were rolled back")
+
+
+class DatabaseAway(TransactionError):
+    """The database went away before the transaction could be committed; no attempt is charged for it."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"the database went away: {cause}")
+
+
+class NoTransaction(TransactionError):
+    """`ctx.transaction()` is for coroutine handlers of a worker, one transaction an item."""
 
 
 def shorten(text: str, limit: int = 80) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
@@ -42,41 +43,54 @@ def arguments(handler: Handler, payload: Any, context: Context) -> tuple[Any, ..
     return (payload, context) if handler.takes_context else (payload,)
 
 
-def completed(result: Any, limit: int, attempt: int) -> Outcome:
+def encode_result(result: Any, limit: int) -> str:
+    """A result as it is stored; raises UnstorableValue, also where it has more than `limit` bytes."""
+    text = encode(result)
+    size = len(text.encode())
+    if size > limit:
+        raise ResultTooLarge(f"the result has {size} bytes; the limit is {limit}")
+    return text
+
+
+def completed(result: Any, limit: int, context: Context) -> Outcome:
     """The outcome of an attempt that returned `result`."""
-    try:
-        text = encode(result)
-        size = len(text.encode())
-        if size > limit:
-            raise ResultTooLarge(f"the result has {size} bytes; the limit is {limit}")
-    except UnstorableValue as error:
-        return Outcome(Ending.PERMANENT, error=describe(error, RESULT_CODE, attempt))
-    return Outcome(Ending.COMPLETED, result=text)
+    if context.settled:
+        return Outcome(Ending.SETTLED)
+    return Outcome(Ending.COMPLETED, result=encode_result(result, limit))
 
 
 async def call_on_loop(handler: Handler, payload: str, context: Context, limit: int) -> Outcome:
     """Awaits a coroutine handler; CancelledError passes through, for the caller to say whose cancellation it was."""
     try:
         result = await handler.function(*arguments(handler, read_payload(handler, payload), context))
-        return completed(result, limit, context.attempt)
+        return completed(result, limit, context)
     except asyncio.CancelledError:
+        if context.settled:
+            return Outcome(Ending.SETTLED)
         raise
     except BaseException as error:
         return _raised(error, handler, context)
 
 
-def call_blocking(handler: Handler, payload: str, context: Context, limit: int) -> Outcome:
-    """Calls a handler in this thread; a coroutine function gets a loop of its own. Never raises."""
+def call_blocking(
+    handler: Handler, payload: str, context: Context, limit: int, run: Callable[[Any], Any] = asyncio.run
+) -> Outcome:
+    """Calls a handler in this thread; a coroutine is run by `run`. Never raises."""
     try:
         result = handler.function(*arguments(handler, read_payload(handler, payload), context))
         if inspect.iscoroutine(result):
-            result = asyncio.run(result)
-        return completed(result, limit, context.attempt)
+            result = run(result)
+        return completed(result, limit, context)
     except BaseException as error:
         return _raised(error, handler, context)
 
 
 def _raised(error: BaseException, handler: Handler, context: Context) -> Outcome:
+    if context.settled:
+        context.logger.warning("the handler raised %s after its transaction settled the item", type(error).__name__)
+        return Outcome(Ending.SETTLED)
     if isinstance(error, InvalidPayload):
         return Outcome(Ending.PERMANENT, error=describe(error, "invalid_payload", context.attempt))
+    if isinstance(error, UnstorableValue):
+        return Outcome(Ending.PERMANENT, error=describe(error, RESULT_CODE, context.attempt))
     return classify(error, handler, context.attempt)

@@ -1,12 +1,16 @@
 """Child processes for `run_in="process"`: a handler there can be killed, and its death is seen by a living worker."""
 
+import asyncio
 import ctypes
 import os
+import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -18,25 +22,39 @@ except ImportError:
     pebble = None  # type: ignore[assignment]
 
 from fanout.errors import MissingExtra
-from fanout.handlers.calls import call_blocking
+from fanout.handlers.builtin import builtin_handlers
+from fanout.handlers.calls import call_blocking, encode_result
 from fanout.handlers.context import Cancellation, Context
 from fanout.handlers.outcomes import Ending, Outcome, describe
 from fanout.handlers.registry import BrokenModule, Handlers, load_handlers
+from fanout.handlers.transactions import Settlement
+from fanout.settings import Settings
+from fanout.store import Effects
 
 _PR_SET_PDEATHSIG = 1
 TERM_SECONDS = 0.1
+OUT_OF_MEMORY = 137
 _broken: list[BrokenModule] = []
-_loaded: dict[str, Handlers] = {}
-"""The handlers of this child process, set once by its initializer: the only way in that a spawned process has."""
+_made: list["_Child"] = []
+"""What this child process is, set once by its initializer: the only way in that a spawned process has."""
 
 
 class Children:
-    """A pool of child processes, started at first use and ended with its worker."""
+    """A pool of child processes, started at first use and ended with its worker.
 
-    def __init__(self, modules: Sequence[str], size: int) -> None:
+    `database_url` is for the transactions of handlers that run here.
+    """
+
+    def __init__(self, modules: Sequence[str], size: int, database_url: str | None = None) -> None:
         self._modules = tuple(modules)
         self._size = size
+        self._database_url = database_url
         self._pool: Any = None
+
+    @property
+    def available(self) -> bool:
+        """Whether the package that runs them is installed."""
+        return pebble is not None
 
     def schedule(self, name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Future[Outcome]:
         """Runs a handler in a child; cancelling the future kills that child. Raises MissingExtra without pebble."""
@@ -53,7 +71,7 @@ class Children:
                 max_workers=self._size,
                 context=get_context("spawn"),
                 initializer=_initialize,
-                initargs=(self._modules, os.getpid(), [path for path in sys.path if path]),
+                initargs=(self._modules, os.getpid(), [path for path in sys.path if path], self._database_url),
             )
         future: Future[Outcome] = self._pool.schedule(_call, args=(name, payload, facts, file, limit))
         return future
@@ -76,11 +94,59 @@ def refuse_without_pebble(handlers: Handlers) -> None:
 
 
 def died(error: BaseException) -> bool:
-    """Whether a future failed because its child process died."""
+    """Whether a future failed because its child process died, or all of them did."""
     return pebble is not None and isinstance(error, pebble.ProcessExpired | BrokenProcessPool)
 
 
-def _initialize(modules: tuple[str, ...], parent: int, path: list[str]) -> None:
+def died_alone(error: BaseException) -> bool:
+    """Whether it is known that the child died while it ran this very item."""
+    return pebble is not None and isinstance(error, pebble.ProcessExpired)
+
+
+class _Child:
+    """What one child process keeps from item to item: handlers, a loop, and connections for transactions."""
+
+    def __init__(self, modules: tuple[str, ...], database_url: str | None) -> None:
+        self._handlers = load_handlers(modules).plus(builtin_handlers(Settings.from_environment()))
+        # One loop for all items: what a module made for its loop must not meet another one.
+        self._loop = asyncio.Runner()
+        self._effects = None if database_url is None else Effects(database_url, 1)
+
+    def call(self, name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Outcome:
+        """Runs the handler `name`; ends this process where its memory limit was too small."""
+        handler = self._handlers[name]
+        context = self._context(facts, file, limit)
+        if context.cancelled:
+            return Outcome(Ending.INTERRUPTED)
+        with _memory_limit(handler.memory_limit):
+            outcome = call_blocking(handler, payload, context, limit, self._loop.run)
+        if outcome.ending is Ending.LOST:
+            os._exit(OUT_OF_MEMORY)
+        return outcome
+
+    def _context(self, facts: dict[str, Any], file: Path, limit: int) -> Context:
+        claim_id = facts.pop("claim_id")
+        settlement = None
+        if claim_id is not None and self._effects is not None:
+            encode = partial(encode_result, limit=limit)
+            settlement = Settlement(self._effects, facts["batch_id"], facts["seq"], claim_id, encode)
+        return Context(**facts, cancellation=Cancellation(file), settlement=settlement)
+
+
+@contextmanager
+def _memory_limit(limit: int | None) -> Iterator[None]:
+    if limit is None:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _initialize(modules: tuple[str, ...], parent: int, path: list[str], database_url: str | None) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -88,7 +154,7 @@ def _initialize(modules: tuple[str, ...], parent: int, path: list[str]) -> None:
     _let_no_death_look_like_an_end()
     sys.path[:] = path
     try:
-        _loaded["handlers"] = load_handlers(modules)
+        _made.append(_Child(modules, database_url))
     except BrokenModule as error:
         # Told by each item: a child that ends here would only be started again, for ever.
         _broken.append(error)
@@ -105,9 +171,6 @@ def _let_no_death_look_like_an_end() -> None:
 
 
 def _call(name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Outcome:
-    context = Context(**facts, cancellation=Cancellation(file))
-    if context.cancelled:
-        return Outcome(Ending.INTERRUPTED)
     if _broken:
-        return Outcome(Ending.TRANSIENT, error=describe(_broken[0], "transient", context.attempt))
-    return call_blocking(_loaded["handlers"][name], payload, context, limit)
+        return Outcome(Ending.TRANSIENT, error=describe(_broken[0], "transient", facts["attempt"]))
+    return _made[0].call(name, payload, facts, file, limit)

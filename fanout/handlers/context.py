@@ -2,9 +2,13 @@
 
 import asyncio
 import logging
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
+
+from fanout.errors import NoTransaction
+from fanout.handlers.transactions import Settlement, Transaction
 
 
 class Cancellation:
@@ -54,6 +58,33 @@ class Context:
     attempt: int
     epoch: int
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False)
+    settlement: Settlement | None = field(default=None, repr=False)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction on Fanout's database that settles this item: its effects happen exactly once a verdict.
+
+            async with ctx.transaction() as tx:
+                await tx.connection.execute("insert into bookings …")
+                return tx.complete(result)
+
+        Row and effects are committed together, or, when the block raises, the item has been taken over or the
+        database goes away, not at all. For coroutine handlers, and last in them: what follows the block is outside.
+        Raises NotCompleted, StaleClaim, DatabaseAway, or NoTransaction where there can be none. A retry of the batch
+        repeats the effects.
+        """
+        if self.settlement is None:
+            raise NoTransaction("transactions are for coroutine handlers that run in a worker")
+        return self.settlement.open()
+
+    @property
+    def settled(self) -> bool:
+        """Whether a transaction of the handler's settled the item."""
+        return self.settlement is not None and self.settlement.settled
+
+    @property
+    def committing(self) -> bool:
+        """Whether such a transaction is being committed, or looked up after its answer was lost."""
+        return self.settlement is not None and self.settlement.committing
 
     @property
     def idempotency_key(self) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
@@ -18,6 +18,7 @@ Mode = Literal["loop", "thread", "process"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARK = "__fanout_handler__"
+LEAST_MEMORY = 32 * 1_048_576
 DEFAULT_RETRY_POLICY = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,
@@ -36,6 +37,19 @@ class InvalidHandler(InvalidRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class Breaker:
+    """Stops a batch's claims once `failures` items in a row of one worker ended with one type of error out of `on`.
+
+    After `delay` one item is tried. If it ends with that type again the next is tried after another `delay`;
+    if it does not, the batch goes on. Subclasses of the types in `on` count.
+    """
+
+    failures: int = 20
+    delay: timedelta = timedelta(seconds=30)
+    on: tuple[type[BaseException], ...] = (Exception,)
+
+
+@dataclass(frozen=True, slots=True)
 class Handler:
     """A function that processes one item, with everything that its definition fixes."""
 
@@ -48,6 +62,12 @@ class Handler:
     transient: tuple[type[BaseException], ...]
     payload: TypeAdapter[Any] | None
     takes_context: bool
+    breaker: Breaker | None = None
+    memory_limit: int | None = None
+
+    def breaks_on(self, error: BaseException) -> bool:
+        """Whether this handler's breaker counts `error`."""
+        return self.breaker is not None and isinstance(error, self.breaker.on)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -74,17 +94,22 @@ def handler(
     run_in: Mode = "loop",
     permanent: tuple[type[BaseException], ...] = (),
     transient: tuple[type[BaseException], ...] = (),
+    breaker: Breaker | None = None,
+    memory_limit: int | None = None,
 ) -> Callable[[Function], Function]:
     """Makes `function(payload)` or `function(payload, ctx)` the handler `name`; the function stays as it is.
 
     The payload's annotation is validated by pydantic; without one the handler sees plain JSON values. Coroutine
     functions run on the handlers' loop, plain functions in a thread, and `run_in="process"` runs either in a child
     process that can be killed. `permanent` and `transient` add exception types to either side. `max_attempts` is short
-    for the policy's last field. Raises InvalidHandler for a definition that cannot work.
+    for the policy's last field. `breaker` stops a batch while everything fails for one reason. `memory_limit`, in
+    bytes of data and with `run_in="process"` only, makes an item that needs more a lost execution. Raises
+    InvalidHandler for a definition that cannot work.
     """
 
     def mark(function: Function) -> Function:
-        setattr(function, MARK, _define(name, function, timeout, policy, run_in, permanent, transient))
+        defined = _define(name, function, timeout, policy, run_in, permanent, transient)
+        setattr(function, MARK, replace(defined, breaker=breaker, memory_limit=memory_limit))
         return function
 
     policy = _checked(name, retry_policy, max_attempts)
@@ -94,6 +119,10 @@ def handler(
         raise InvalidHandler(name, "timeout must be above 0")
     if run_in not in typing.get_args(Mode):
         raise InvalidHandler(name, f"run_in must be one of {', '.join(typing.get_args(Mode))}")
+    if breaker is not None and (breaker.failures < 1 or breaker.delay <= timedelta(0)):
+        raise InvalidHandler(name, "breaker: failures must be at least 1 and delay above 0")
+    if memory_limit is not None and (run_in != "process" or memory_limit < LEAST_MEMORY):
+        raise InvalidHandler(name, f'memory_limit needs run_in="process" and at least {LEAST_MEMORY:,} bytes')
     return mark
 
 

@@ -15,17 +15,21 @@ from typing import Any, assert_never
 
 from temporalio.common import RetryPolicy
 
-from fanout.errors import PermanentError, RetryLater
+from fanout.errors import DatabaseAway, PermanentError, RetryLater
 from fanout.handlers.definition import Handler
 from fanout.store.rows import ClaimedItem, Completion, Verdict
 
 TEXT_LIMIT = 8_000
+SUSPECT_DEATHS = 2
+"""After so many lost executions an item runs in a child process, whose next death a living worker sees."""
 LOST_LIMIT = 10
 THROTTLE_LIMIT = 100
 LONGEST_WAIT_SECONDS = 100 * 366 * 86_400.0
+"""Beyond this, PostgreSQL could not hold the time at which the item is due."""
 LONGEST_HEADER_SECONDS = 366 * 86_400.0
 """What a server's Retry-After may ask for; a handler of one's own may ask for more."""
-"""Beyond this, PostgreSQL could not hold the time at which the item is due."""
+OUTAGE_PAUSE_SECONDS = 1.0
+"""How long an item waits, uncharged, whose own transaction the database's absence ended."""
 JITTER = 0.1
 """Back-off is shortened by up to this share, so that items that failed together do not return together."""
 
@@ -41,16 +45,23 @@ class Ending(Enum):
     THROTTLED = "throttled"
     LOST = "lost"
     INTERRUPTED = "interrupted"
+    SETTLED = "settled"
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How one attempt at one item ended; plain values only, so that it crosses from a child process."""
+    """How one attempt at one item ended; plain values only, so that it crosses from a child process.
+
+    `witnessed`: this very worker saw the child process die that ran this item and no other. `trips`: the handler's
+    breaker counts this error.
+    """
 
     ending: Ending
     result: str | None = None
     error: dict[str, Any] = field(default_factory=dict)
     after_seconds: float = 0.0
+    witnessed: bool = False
+    trips: bool = False
 
 
 def describe(error: BaseException, code: str, attempt: int) -> dict[str, Any]:
@@ -89,6 +100,16 @@ def _traceback_lines(error: BaseException, chain: int = 5, frames: int = 20) -> 
 
 def classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
     """The outcome of an attempt that raised `error`."""
+    outcome = _classify(error, handler, attempt)
+    outcome.trips = outcome.ending is not Ending.THROTTLED and handler.breaks_on(error)
+    return outcome
+
+
+def _classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
+    if isinstance(error, DatabaseAway):
+        return Outcome(Ending.INTERRUPTED, after_seconds=OUTAGE_PAUSE_SECONDS)
+    if isinstance(error, MemoryError) and handler.memory_limit is not None:
+        return Outcome(Ending.LOST, error=describe(error, "lost", attempt))
     if isinstance(error, RetryLater) and isinstance(getattr(error, "after", None), timedelta | datetime):
         return Outcome(Ending.THROTTLED, error=describe(error, "throttled", attempt), after_seconds=_after(error.after))
     if isinstance(error, handler.transient):
@@ -174,8 +195,11 @@ def judge(handler: Handler, item: ClaimedItem, outcome: Outcome) -> Judgement:
             return Completion(item.seq, item.claim_id, outcome.result), True
         case Ending.PERMANENT:
             return Verdict(item.seq, item.claim_id, outcome.error, attempts=1), True
+        case Ending.SETTLED:
+            # Its transaction wrote the row; nothing reads this text again.
+            return Completion(item.seq, item.claim_id, "null"), True
         case Ending.INTERRUPTED:
-            return Verdict(item.seq, item.claim_id), False
+            return Verdict(item.seq, item.claim_id, delay=outcome.after_seconds or None), False
         case Ending.TRANSIENT:
             return _judge_transient(handler, item, outcome)
         case Ending.THROTTLED:
@@ -204,6 +228,8 @@ def _judge_throttled(item: ClaimedItem, outcome: Outcome) -> Judgement:
 
 
 def _judge_lost(item: ClaimedItem, outcome: Outcome) -> Judgement:
+    if outcome.witnessed and item.crashes >= SUSPECT_DEATHS:
+        return Verdict(item.seq, item.claim_id, outcome.error | {"code": "poison"}, crashes=1), True
     if item.crashes + 1 >= LOST_LIMIT:
         return lost_too_often(item, crashes=1), True
     return Verdict(item.seq, item.claim_id, outcome.error, crashes=1, kind="lost"), False

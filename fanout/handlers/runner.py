@@ -19,16 +19,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from fanout.handlers.blocking import Blockage, LoopWatch
 from fanout.handlers.calls import call_blocking, call_on_loop
-from fanout.handlers.children import Children, died
+from fanout.handlers.children import Children, died, died_alone
 from fanout.handlers.context import Cancellation, Context
-from fanout.handlers.definition import Handler
+from fanout.handlers.definition import Handler, Mode
 from fanout.handlers.outcomes import Ending, Outcome, ProcessDied, describe
 from fanout.handlers.registry import Handlers
+from fanout.store import Effects
 
+ISOLATED_ITEMS = 4
+"""How many items whose executions died a worker runs at once, each alone in a child process."""
 TICK_SECONDS = 0.1
 OBEY_SECONDS = 1.0
 """How long a handler that overran its deadline may take to notice its cancellation before the row is given back."""
+
 
 log = logging.getLogger("fanout.runner")
 
@@ -37,18 +42,27 @@ Owner = TypeVar("Owner")
 
 @dataclass(eq=False, slots=True)
 class Work(Generic[Owner]):
-    """One claimed item on its way through the runner; `owner` is the engine's own note."""
+    """One claimed item on its way through the runner; `owner` is the engine's own note.
+
+    An `isolated` item runs in a child process whatever its handler's mode, one of at most four at once.
+    """
 
     owner: Owner
     handler: Handler
     payload: str
     context: Context
+    isolated: bool = False
     started: float | None = None
     deadline: float | None = None
     running: "asyncio.Task[Outcome] | Future[Outcome] | None" = None
     stop: str | None = None
     reported: bool = False
     seconds: float = 0.0
+
+    @property
+    def mode(self) -> Mode:
+        """Where it runs."""
+        return "process" if self.isolated else self.handler.mode
 
 
 # Not frozen, as other shapes of which every item makes one: a frozen one takes twice as long to make.
@@ -70,7 +84,8 @@ class Runner(Generic[Owner]):
     """Runs items on the handlers' loop, in threads and in child processes.
 
     Every item that is started ends in exactly one report with an outcome, and every slot in exactly one that frees it.
-    `on_reports` is called on the engine's loop. All public methods belong to the engine's loop.
+    `on_reports` is called on the engine's loop, and so is `on_blocked`, when the handlers' loop stands still for two
+    seconds or more, and again when it goes on. All public methods belong to the engine's loop.
     """
 
     def __init__(
@@ -79,6 +94,9 @@ class Runner(Generic[Owner]):
         concurrency: int,
         result_limit: int,
         on_reports: Callable[[list[Report[Owner]]], None],
+        on_blocked: Callable[[Blockage[Work[Owner]]], None] = lambda blockage: None,
+        effects: Effects | None = None,
+        database_url: str | None = None,
     ) -> None:
         self._handlers = handlers
         self._limit = result_limit
@@ -86,17 +104,23 @@ class Runner(Generic[Owner]):
         self._engine = asyncio.get_running_loop()
         self._loop = asyncio.new_event_loop()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="fanout-handler")
-        self._children = Children(handlers.modules, min(concurrency, 2 * (os.cpu_count() or 1)))
+        self._children = Children(handlers.modules, min(concurrency, 2 * (os.cpu_count() or 1)), database_url)
+        self._suspects = Children(handlers.modules, ISOLATED_ITEMS, database_url)
+        self._effects = effects
         self._folder = Path(tempfile.mkdtemp(prefix="fanout-"))
         self._outbox: deque[Report[Owner]] = deque()
         self._signalled = False
         self._ending = False
         self._running: dict[Work[Owner], None] = {}
-        self._clock = 0.0
-        self._pong = True
         self._thread = threading.Thread(target=self._run_loop, name="fanout-handlers", daemon=True)
         self._thread.start()
+        self._watch: LoopWatch[Work[Owner]] = LoopWatch(self._loop, self._thread, on_blocked)
         self._ticker = asyncio.create_task(self._tick())
+
+    @property
+    def isolates(self) -> bool:
+        """Whether items can be run in isolation: it takes the package of the extra `process`."""
+        return self._suspects.available
 
     def start(self, works: Iterable[Work[Owner]], parallel: int) -> None:
         """Runs `works` in order, at most `parallel` at once: that many slots are freed one by one at the end."""
@@ -117,9 +141,12 @@ class Runner(Generic[Owner]):
     async def stop(self) -> None:
         """Ends threads of control that can be ended; handlers that ignore it die with the process."""
         self._ticker.cancel()
-        await asyncio.to_thread(self._children.stop)
+        for children in (self._children, self._suspects):
+            await asyncio.to_thread(children.stop)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._ending = True
+        if self._effects is not None:
+            self._loop.call_soon_threadsafe(self._effects.terminate)
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join, OBEY_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -165,13 +192,13 @@ class Runner(Generic[Owner]):
         work.started = time.monotonic()
         timeout = work.handler.timeout.total_seconds()
         try:
-            if work.handler.mode == "loop":
-                work.deadline = self._clock + timeout
+            if work.mode == "loop":
+                work.deadline = self._watch.clock + timeout
                 task = self._loop.create_task(call_on_loop(work.handler, work.payload, work.context, self._limit))
                 work.running = task
                 task.add_done_callback(lambda done: self._ended(group, work, done))
                 return
-            if work.handler.mode == "thread":
+            if work.mode == "thread":
                 work.deadline = work.started + timeout
             future = self._begin_aside(work)
         except Exception as error:
@@ -184,13 +211,15 @@ class Runner(Generic[Owner]):
 
     def _begin_aside(self, work: Work[Owner]) -> Future[Outcome]:
         context = work.context
-        if work.handler.mode == "thread":
+        if work.mode == "thread":
             return self._threads.submit(call_blocking, work.handler, work.payload, context, self._limit)
         file = self._folder / f"{context.batch_id}-{context.seq}-{time.monotonic_ns()}"
         work.context = replace(context, cancellation=Cancellation(file))
         names = ("batch_id", "handler", "key", "item_key", "seq", "attempt", "epoch")
         facts = {name: getattr(context, name) for name in names}
-        return self._children.schedule(work.handler.name, work.payload, facts, file, self._limit)
+        facts["claim_id"] = None if context.settlement is None else context.settlement.claim_id
+        children = self._suspects if work.isolated else self._children
+        return children.schedule(work.handler.name, work.payload, facts, file, self._limit)
 
     def _ended(self, group: _Group[Owner], work: Work[Owner], done: "asyncio.Task[Outcome] | Future[Outcome]") -> None:
         outcome = self._outcome_of(work, done)
@@ -211,7 +240,7 @@ class Runner(Generic[Owner]):
             return done.result()
         if died(raised):
             cause = ProcessDied(f"the child process that ran this item died: {raised}")
-            return Outcome(Ending.LOST, error=describe(cause, "lost", attempt))
+            return Outcome(Ending.LOST, error=describe(cause, "lost", attempt), witnessed=died_alone(raised))
         return Outcome(Ending.TRANSIENT, error=describe(raised, "transient", attempt))
 
     def _stopped(self, work: Work[Owner]) -> Outcome:
@@ -237,7 +266,7 @@ class Runner(Generic[Owner]):
     def _spare(self, work: Work[Owner]) -> None:
         """Ends an item that waits for a child process, which will find it cancelled; its slot is free after that."""
         running = work.running
-        if work.handler.mode == "process" and running is not None and not _has_begun(running):
+        if work.mode == "process" and running is not None and not _has_begun(running):
             work.stop = work.stop or "interrupt"
             work.context.cancellation.request()
             self._report_once(work, Outcome(Ending.INTERRUPTED))
@@ -257,7 +286,7 @@ class Runner(Generic[Owner]):
             work.stop = work.stop or "interrupt"
             self._report_once(work, self._stopped(work))
             work.context.cancellation.request()
-            if work.running is not None and work.handler.mode != "thread":
+            if work.running is not None and work.mode != "thread":
                 work.running.cancel()
 
     def _report_once(self, work: Work[Owner], outcome: Outcome) -> None:
@@ -282,37 +311,27 @@ class Runner(Generic[Owner]):
             self._on_reports(reports)
 
     async def _tick(self) -> None:
-        before = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
-            if self._pong:
-                self._clock += now - before
-                self._pong = False
-                self._loop.call_soon_threadsafe(self._answer)
-            before = now
-            self._keep_deadlines(now)
+            self._watch.tick(now, list(self._running))
+            for work in list(self._running):
+                self._keep_deadline(work, now)
 
-    def _answer(self) -> None:
-        self._pong = True
-
-    def _keep_deadlines(self, now: float) -> None:
-        late, deaf = [], []
-        for work in list(self._running):
-            if work.deadline is None:
-                # In a child process the time runs from the moment that a child takes the item up.
-                if work.running is not None and _has_begun(work.running):
-                    work.deadline = now + (0 if work.reported else work.handler.timeout.total_seconds())
-                continue
-            overrun = (self._clock if work.handler.mode == "loop" else now) - work.deadline
-            if overrun > OBEY_SECONDS or (overrun > 0 and work.handler.mode == "process"):
-                deaf.append(work)
-            if overrun > 0:
-                late.append(work)
-        if late:
-            self._loop.call_soon_threadsafe(self._interrupt, late, "timeout")
-        if deaf:
-            self._loop.call_soon_threadsafe(self._abandon, deaf)
+    def _keep_deadline(self, work: Work[Owner], now: float) -> None:
+        if work.context.committing:
+            # Whether its row is settled is being looked up; nothing may be said of it before.
+            return
+        if work.deadline is None:
+            # In a child process the time runs from the moment that a child takes the item up.
+            if work.running is not None and _has_begun(work.running):
+                work.deadline = now + (0 if work.reported else work.handler.timeout.total_seconds())
+            return
+        overrun = (self._watch.clock if work.mode == "loop" else now) - work.deadline
+        if overrun > 0:
+            self._loop.call_soon_threadsafe(self._interrupt, [work], "timeout")
+        if overrun > OBEY_SECONDS or (overrun > 0 and work.mode == "process"):
+            self._loop.call_soon_threadsafe(self._abandon, [work])
 
 
 def _has_begun(running: "asyncio.Task[Outcome] | Future[Outcome]") -> bool:

@@ -1,7 +1,8 @@
 """PostgreSQL: the only package that holds SQL, knows SQLSTATEs and names constraints."""
 
 from fanout.store.batches import BatchStore, Submission
-from fanout.store.faults import OUTAGE, UNSTORABLE
+from fanout.store.effects import Effects
+from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.rows import (
     BatchRow,
@@ -22,6 +23,7 @@ from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrat
 from fanout.store.work import WorkStore
 
 __all__ = [
+    "AWAY",
     "MIGRATIONS",
     "OUTAGE",
     "SCHEMA_VERSION",
@@ -32,6 +34,7 @@ __all__ = [
     "ClaimedItem",
     "Completion",
     "Connection",
+    "Effects",
     "ItemRow",
     "NewBatch",
     "Pool",

@@ -17,6 +17,15 @@ OUTAGE: tuple[type[BaseException], ...] = (
     asyncpg.InternalClientError,
 )
 
+# Of these a handler's own transaction dies without its statements being to blame.
+AWAY: tuple[type[BaseException], ...] = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+
 # A value that no column can hold, however often it is written.
 UNSTORABLE: tuple[type[BaseException], ...] = (
     asyncpg.DataError,

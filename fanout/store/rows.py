@@ -82,10 +82,14 @@ class ClaimedItem:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim; `current` is False when the batch moved on: another epoch, or not processing."""
+    """The answer to a claim; `current` is False when the batch moved on: another epoch, or not processing.
+
+    `breaker_in` is given while the batch's breaker is open: the seconds until the next probe, 0 or less if it is due.
+    """
 
     current: bool
     items: list[ClaimedItem]
+    breaker_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Remainder:
     open: int
     first: int | None
     claimable: int
+    first_claimable: int | None
     due_in: float | None
     error_type: str | None
     own_claims: list[UUID]

@@ -24,18 +24,42 @@ class WorkStore:
         self._stale_after = stale_after
 
     async def claim(
-        self, batch_id: UUID, epoch: int, span: tuple[int, int], limit: int, claim_id: UUID, worker_id: UUID
+        self,
+        batch_id: UUID,
+        epoch: int,
+        span: tuple[int, int],
+        limit: int,
+        claim_id: UUID,
+        worker_id: UUID,
+        probe: bool = False,
     ) -> Claim:
         """Claims up to `limit` due rows of `span` in seq order, those of dead workers among them.
 
-        `claim_id` must be new for every call: `read_claim` finds by it what a claim took whose answer was lost.
+        `claim_id` must be new for every call: `read_claim` finds by it what a claim took whose answer was lost. While
+        the batch's breaker is open only a `probe` claims, by whoever was granted it by `take_probe`.
         """
         lo, hi = span
         records = await self._pool.fetch(
-            STATEMENTS["claim"], batch_id, epoch, lo, hi, limit, claim_id, worker_id, self._stale_after
+            STATEMENTS["claim"], batch_id, epoch, lo, hi, limit, claim_id, worker_id, self._stale_after, probe
         )
         items = [_claimed(record, claim_id) for record in records if record["seq"] is not None]
-        return Claim(bool(records[0]["current"]), items)
+        return Claim(bool(records[0]["current"]), items, records[0]["breaker_in"])
+
+    async def open_breaker(self, batch_id: UUID, error_type: str, delay: timedelta, in_a_row: int) -> None:
+        """Stops the batch's claims until a probe shows that `error_type` is over; on an open breaker no effect."""
+        await self._pool.execute(STATEMENTS["open_breaker"], batch_id, error_type, delay, in_a_row)
+
+    async def take_probe(self, batch_id: UUID, epoch: int, delay: timedelta) -> bool:
+        """Whether the caller may try one item now; nobody else may for `delay`."""
+        return bool(await self._pool.fetchval(STATEMENTS["take_probe"], batch_id, epoch, delay))
+
+    async def close_breaker(self, batch_id: UUID) -> None:
+        """Lets the batch go on; on a closed breaker no effect."""
+        await self._pool.execute(STATEMENTS["close_breaker"], batch_id)
+
+    async def tell_blocked(self, batch_id: UUID, seq: int, item_key: str, seconds: float, worker: str) -> None:
+        """Adds an event that names the item whose handler holds up a worker's loop."""
+        await self._pool.execute(STATEMENTS["tell_blocked"], batch_id, seq, item_key, seconds, worker)
 
     async def read_claim(self, batch_id: UUID, span: tuple[int, int], claim_id: UUID) -> list[ClaimedItem]:
         """The rows that `claim_id` holds."""
@@ -55,10 +79,9 @@ class WorkStore:
 
     async def complete(self, batch_id: UUID, rows: Sequence[Completion], slot: int) -> set[int]:
         """Completes rows and counts them; answers the seqs that stand settled under these claims, also from before."""
-        claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
-        results = _object((row.seq, row.result) for row in rows)
-        seqs = [row.seq for row in rows]
-        return await self._settle("complete", "completed", batch_id, seqs, claims, claims, results, slot)
+        arguments = settle_arguments(rows, slot)
+        seqs, claims = arguments[:2]
+        return await self._settle("complete", "completed", batch_id, seqs, claims, *arguments[1:])
 
     async def fail(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Fails rows, counts them, and appends an event for each; answers as `complete`."""
@@ -102,6 +125,13 @@ class WorkStore:
     async def forget_workers(self) -> None:
         """Deletes the rows of workers that have been silent for a day."""
         await self._pool.execute(STATEMENTS["forget_workers"])
+
+
+def settle_arguments(rows: Sequence[Completion], slot: int) -> tuple[list[int], str, str, int]:
+    """What `complete` takes after the batch: seqs, claims by seq, results by seq, and the slot of the counters."""
+    claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
+    results = _object((row.seq, row.result) for row in rows)
+    return [row.seq for row in rows], claims, results, slot
 
 
 def _claimed(record: asyncpg.Record, claim_id: UUID) -> ClaimedItem:

@@ -33,6 +33,7 @@ LONG_GRACE = timedelta(days=1)
 FINGERPRINT = bytes(32)
 WORKFLOW = "fanout/test.store/key"
 HANDLER = "test.store"
+NEVER_AWAY = "update fanout.workers set fresh_since = '-infinity' where id = $1"
 Answer = TypeVar("Answer")
 
 
@@ -60,8 +61,9 @@ class Actor:
     work: WorkStore
 
     async def refresh(self) -> None:
-        """Takes out or renews the lease of this actor's worker."""
+        """Takes out or renews the lease of this actor's worker, which counts as one that was never away."""
         await self.work.refresh_worker(self.worker)
+        await self.pool.execute(NEVER_AWAY, self.worker.id)
 
     async def claim(self, batch_id: UUID, limit: int = 500, epoch: int = 1, span: tuple[int, int] = (0, 500)) -> Claim:
         """Claims under a new claim id."""

@@ -23,7 +23,7 @@ from fanout.states import BATCH_MOVES, CLOSED, ITEM_MOVES, BatchStatus, ItemStat
 from fanout.store import BatchStore, Completion, Pool, Verdict, WorkerFacts, WorkStore, connect_pool
 from fanout.store.audit import count_recorded_twice, count_settles, install_audit
 from tests.store.model import OPEN, ModelBatch
-from tests.store.support import HANDLER, LONG_GRACE, NO_GRACE, STALE_AFTER, WORKFLOW, add_batch, database
+from tests.store.support import HANDLER, LONG_GRACE, NEVER_AWAY, NO_GRACE, STALE_AFTER, WORKFLOW, add_batch, database
 
 CHAOS = "FANOUT_CHAOS" in os.environ
 EXAMPLES, STEPS = (2_000, 80) if CHAOS else (40, 40)
@@ -102,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = ModelBatch(total, {worker.id for worker in self.workers})
         self.batch_id = self.run(add_batch(self.batches, total, opened=opened))
         for worker in self.workers:
-            self.run(self.work.refresh_worker(worker))
+            self.refresh(worker)
         if opened:
             self.model.open()
 
@@ -178,13 +178,17 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(1 + twice):
             assert self.run(self.work.release(self.batch_id, rows, slot)) == self.model.release(rows)
 
+    def refresh(self, worker: WorkerFacts) -> None:
+        self.run(self.work.refresh_worker(worker))
+        self.run(self.pool.execute(NEVER_AWAY, worker.id))
+
     @rule(worker=st.integers(0, 2), fate=st.sampled_from(["silent", "gone", "alive", "alive"]))
     def lease(self, worker: int, fate: str) -> None:
         """A worker falls silent, stops, or is heard of again."""
         facts = self.workers[worker]
         match fate:
             case "alive":
-                self.run(self.work.refresh_worker(facts))
+                self.refresh(facts)
                 self.model.live.add(facts.id)
                 return
             case "gone":

@@ -1,18 +1,21 @@
 -- name: claim
--- Claims up to $5 rows of [$3, $4) for one claim of one worker; answers one row without a seq when there are none.
+-- Claims up to $5 rows of [$3, $4) for one claim of one worker; answers one row without a seq when there are none. While the batch's
+-- breaker is open it claims only for a probe ($9), and else answers when the next one is due.
 with batch as materialized (
     -- The lock waits for a cancel, pause or retry that is being committed, and then sees its outcome.
-    select id from fanout.batches where id = $1 and epoch = $2 and status = 'processing' for share
+    select id, breaker_type is null or $9 as free,
+           extract(epoch from breaker_until - clock_timestamp())::float8 as breaker_in
+    from fanout.batches where id = $1 and epoch = $2 and status = 'processing' for share
 ), chosen as materialized (
     -- Live work is never started twice: a processing row is free only when its worker's lease is gone, and never for its own
     -- worker, which lives. The first test, by the snapshot, costs nothing; whoever fails it is looked up anew, as this
     -- statement may have waited for the batch's lock.
     select r.seq, r.status = 'processing' as lost, r.crashes, r.worker_id
     from fanout.results r
-    where r.batch_id = (select id from batch)
+    where r.batch_id = (select id from batch where free)
       and r.seq >= $3 and r.seq < $4
       and (r.status = 'pending' and (r.due_at is null or r.due_at <= clock_timestamp())
-        or r.status = 'processing' and r.worker_id <> $7
+        or r.status = 'processing' and r.worker_id <> $7 and (select fanout.may_take_over($7))
             and r.worker_id not in (select w.id from fanout.workers w where w.seen_at > clock_timestamp() - $8::interval)
             and not fanout.is_live(r.worker_id, $8))
     order by r.seq
@@ -30,7 +33,8 @@ with batch as materialized (
             'seq', c.seq, 'crashes', c.crashes + 1, 'worker_id', c.worker_id)) order by c.seq)) as events
     from chosen c where c.lost
 )
-select (select count(*) from batch) = 1 as current, w.seq, w.attempts, w.crashes, w.throttles, i.item_key, i.payload
+select (select count(*) from batch) = 1 as current, (select breaker_in from batch where not free) as breaker_in,
+       w.seq, w.attempts, w.crashes, w.throttles, i.item_key, i.payload
 from told
 left join claimed w on true
 -- A subselect by key for each row, and offset 0: a plain join to items would scan the whole batch while it has no statistics.
@@ -53,18 +57,24 @@ order by w.seq;
 -- What is left of [$2, $3): how many open rows, which are claimable now, which wait and until when, which are held.
 select count(*) as open,
        min(r.seq) as first,
-       count(*) filter (where r.status = 'pending' and (r.due_at is null or r.due_at <= clock_timestamp())
-                           or r.status = 'processing' and r.worker_id <> $4 and not l.live) as claimable,
-       extract(epoch from min(r.due_at) filter (where r.status = 'pending') - clock_timestamp())::float8 as due_in,
-       (array_agg(r.error ->> 'type' order by r.due_at) filter (where r.status = 'pending' and r.due_at is not null))[1]
+       count(*) filter (where c.claimable) as claimable,
+       min(r.seq) filter (where c.claimable) as first_claimable,
+       extract(epoch from min(r.due_at) filter (where r.status = 'pending' and not c.claimable)
+           - clock_timestamp())::float8 as due_in,
+       (array_agg(r.error ->> 'type' order by r.due_at) filter (where r.status = 'pending' and not c.claimable))[1]
            as error_type,
        coalesce(array_agg(distinct r.claim_id) filter (where r.status = 'processing' and r.worker_id = $4), '{}')
            as own_claims
 from fanout.results r
+cross join (select fanout.may_take_over($4) as may offset 0) m
 cross join lateral (
-    select r.status = 'processing'
-        and r.worker_id in (select w.id from fanout.workers w where w.seen_at > clock_timestamp() - $5::interval) as live
-) l
+    select case r.status
+        when 'pending' then r.due_at is null or r.due_at <= clock_timestamp()
+        else m.may and r.worker_id <> $4 and r.worker_id not in (
+            select w.id from fanout.workers w where w.seen_at > clock_timestamp() - $5::interval)
+        end as claimable
+    offset 0
+) c
 where r.batch_id = $1 and r.seq >= $2 and r.seq < $3 and r.status in ('pending', 'processing');
 
 -- name: read_currency

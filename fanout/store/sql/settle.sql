@@ -86,3 +86,7 @@ select s.seq from told left join released s on true where s.seq is not null;
 select r.seq from fanout.results r
 where r.batch_id = $1 and r.seq = any($2::integer[]) and r.status = $4
   and r.claim_id = ($3::jsonb ->> r.seq::text)::uuid;
+
+-- name: is_settled
+-- Whether a COMMIT whose answer was lost took place. The lock waits for a session that is still at it.
+select r.status = 'completed' and r.claim_id = $3 from fanout.results r where r.batch_id = $1 and r.seq = $2 for update;
