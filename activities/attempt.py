@@ -328,7 +328,7 @@ class Attempt:
             seq=item.seq,
             attempt=item.attempts + 1,
             epoch=self._work.epoch,
-            settlement=self._engine.settlement(self.batch_id, item) if self._handler.takes_context else None,
+            settlement=self._engine.settlement(self.batch_id, item) if self._handler.transacts else None,
         )
         isolated = item.crashes >= SUSPECT_DEATHS and self._runner.isolates
         work = Work(Token(self, item), self._handler, item.payload, context, isolated)

@@ -65,6 +65,11 @@ class Handler:
     breaker: Breaker | None = None
     memory_limit: int | None = None
 
+    @property
+    def transacts(self) -> bool:
+        """Whether its function may settle its item by a transaction of its own."""
+        return self.takes_context and self.mode == "loop"
+
     def breaks_on(self, error: BaseException) -> bool:
         """Whether this handler's breaker counts `error`."""
         return self.breaker is not None and isinstance(error, self.breaker.on)
