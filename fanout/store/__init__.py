@@ -1,6 +1,6 @@
 """PostgreSQL: the only package that holds SQL, knows SQLSTATEs and names constraints."""
 
-from fanout.store.batches import BatchStore, Submission
+from fanout.store.batches import BatchStore, Reopened, Submission
 from fanout.store.faults import OUTAGE, UNSTORABLE
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.rows import (
@@ -15,6 +15,7 @@ from fanout.store.rows import (
     StoredItem,
     Verdict,
     Violation,
+    WholeBatch,
     WorkerFacts,
     WorkerRow,
 )
@@ -36,11 +37,13 @@ __all__ = [
     "NewBatch",
     "Pool",
     "Remainder",
+    "Reopened",
     "ResultRow",
     "StoredItem",
     "Submission",
     "Verdict",
     "Violation",
+    "WholeBatch",
     "WorkStore",
     "WorkerFacts",
     "WorkerRow",
