@@ -83,6 +83,8 @@ def status_view(status: Status) -> Table:
             ("items", Text(f"{status.total:,}: {counts(status)}" if status.total else "none")),
             ("created", when(status.created_at)),
             ("started", when(status.started_at)),
+            ("deadline", when(status.deadline_at)),
+            ("may fail", None if status.max_failures is None else Text(str(status.max_failures))),
             ("closed", _closed(status)),
             ("workers", workers_text(status)),
         ]

@@ -33,6 +33,8 @@ class Status(BaseModel):
     closed_at: datetime | None
     reason: str | None
     workers: int
+    deadline_at: datetime | None
+    max_failures: int | str | None
 
     @classmethod
     def of(cls, batch: BatchRow, processing: int) -> "Status":
@@ -58,6 +60,8 @@ class Status(BaseModel):
             closed_at=batch.closed_at,
             reason=batch.reason,
             workers=batch.workers,
+            deadline_at=batch.deadline_at,
+            max_failures=batch.options.get("max_failures"),
         )
 
     @property
