@@ -28,6 +28,7 @@ from activities.batches import BatchActivities
 from activities.engine import Engine
 from activities.ranges import RangeActivities
 from fanout.client.items import check_words
+from fanout.client.starting import Starter
 from fanout.devstack import Stack, join
 from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, MissingExtra, ServerUnreachable
 from fanout.exits import leave
@@ -121,7 +122,8 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
     pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
     try:
         store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
-        worker = make_worker(temporal, settings, identity, engine, store)
+        starter = Starter(temporal, settings.names, engine.database_id, servers.temporal_chosen_by)
+        worker = make_worker(temporal, settings, identity, engine, store, starter)
         async with worker:
             log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
             print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
@@ -134,10 +136,12 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
     return 1 if unwritten else 0
 
 
-def make_worker(temporal: Client, settings: Settings, identity: str, engine: Engine, store: BatchStore) -> Worker:
+def make_worker(
+    temporal: Client, settings: Settings, identity: str, engine: Engine, store: BatchStore, starter: Starter
+) -> Worker:
     """The Temporal worker: workflows, range activities, and the short local ones beside them."""
     ranges = RangeActivities(engine)
-    batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds)
+    batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
     return Worker(
         temporal,
         task_queue=settings.names.task_queue,

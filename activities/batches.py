@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.ranges import refuse_other_database
+from fanout.client.starting import Starter
+from fanout.client.status import Status
 from fanout.contracts import (
     CANCEL_GRACE,
     BatchReference,
@@ -18,22 +20,32 @@ from fanout.contracts import (
     RetryRequest,
     Span,
 )
+from fanout.encoding import Fingerprint, encode
+from fanout.names import Names
 from fanout.states import BatchStatus
-from fanout.store import BatchRow, BatchStore
+from fanout.store import BatchRow, BatchStore, NewBatch, StoredItem, WholeBatch
 
 
 class BatchActivities:
     """Run as local activities, so that they never queue behind items. All are safe to repeat."""
 
-    def __init__(self, store: BatchStore, database_id: UUID, heartbeat_seconds: float) -> None:
+    def __init__(
+        self, store: BatchStore, database_id: UUID, heartbeat_seconds: float, names: Names, starter: Starter
+    ) -> None:
         self.database_id = database_id
         self._store = store
         self._heartbeat_seconds = heartbeat_seconds
+        self._names = names
+        self._starter = starter
 
     @activity.defn
     async def open_batch(self, reference: BatchReference) -> BatchView:
-        """Opens a pending batch for the workflow that its row names, and says where its open rows are."""
+        """Opens a pending batch for the workflow that its row names, and says where its open rows are.
+
+        One whose deadline has passed before is given up instead, so that none of its items starts.
+        """
         refuse_other_database(self, reference)
+        await self._store.expire_batch(reference.batch_id)
         await self._store.open_batch(reference.batch_id, activity.info().workflow_id or "")
         batch = await self._read(reference.batch_id)
         if batch.workflow_id != activity.info().workflow_id:
@@ -42,20 +54,35 @@ class BatchActivities:
                 type="OtherWorkflow",
                 non_retryable=True,
             )
+        await self._start_follow_up(batch)
         return await self._view(batch)
 
     @activity.defn
     async def look_at_batch(self, reference: BatchReference) -> BatchView:
-        """The batch's state and epoch, without a scan for open rows."""
+        """The batch's state and epoch, without a scan for open rows; a budget that is overdrawn takes effect."""
         refuse_other_database(self, reference)
+        await self._store.trip_budget(reference.batch_id)
         return self._facts(await self._read(reference.batch_id), [])
 
     @activity.defn
     async def close_batch(self, request: CloseRequest) -> BatchView:
-        """Closes the batch if every row is settled; else says where the open ones are."""
+        """Closes the batch if every row is settled; else says where the open ones are.
+
+        The transaction that closes it stores the batch of its `on_close`, which is then started. Asked again, as after
+        a lost answer or a crash, it starts that batch again unless it is closed: a start of what runs changes nothing.
+        """
         refuse_other_database(self, request)
-        await self._store.close_batch(request.batch_id, request.epoch, CANCEL_GRACE)
-        return await self._view(await self._read(request.batch_id))
+        await self._store.close_batch(request.batch_id, request.epoch, CANCEL_GRACE, self._follow_up)
+        batch = await self._read(request.batch_id)
+        await self._start_follow_up(batch)
+        return await self._view(batch)
+
+    @activity.defn
+    async def expire_batch(self, reference: BatchReference) -> BatchView:
+        """Gives up an open batch if its deadline has passed; of any other it only tells the state."""
+        refuse_other_database(self, reference)
+        await self._store.expire_batch(reference.batch_id)
+        return self._facts(await self._read(reference.batch_id), [])
 
     @activity.defn
     async def cancel_batch(self, request: CancelRequest) -> BatchView:
@@ -83,9 +110,9 @@ class BatchActivities:
 
     @activity.defn
     async def reopen_batch(self, request: RetryRequest) -> BatchView:
-        """Reopens failed items under a new epoch. Asked again it finds none failed: harmless to repeat."""
+        """Reopens items under a new epoch. Asked again it finds none in that state: harmless to repeat."""
         refuse_other_database(self, request)
-        await self._store.reopen_batch(request.batch_id, request.error_type)
+        await self._store.reopen_batch(request.batch_id, request.error_type, status=request.status)
         return self._facts(await self._read(request.batch_id), [])
 
     @activity.defn
@@ -93,6 +120,27 @@ class BatchActivities:
         """The keys of a span, in order."""
         refuse_other_database(self, request)
         return await self._store.read_item_keys(request.batch_id, request.span.lo, request.span.hi)
+
+    def _follow_up(self, batch: BatchRow) -> WholeBatch | None:
+        """The batch of one item that tells the handler `on_close` how `batch` ended: one an epoch."""
+        handler, key = _follow_up_name(batch)
+        if handler is None:
+            return None
+        item = StoredItem("closed", encode(Status.of(batch, 0)))
+        fingerprint = Fingerprint()
+        fingerprint.add(item.key, item.payload)
+        new = NewBatch(uuid4(), handler, key, self._names.workflow_id(handler, key), None, {})
+        return WholeBatch(new, (item,), fingerprint.digest())
+
+    async def _start_follow_up(self, batch: BatchRow) -> None:
+        """Starts that batch unless it is closed: who closed `batch` may have died before."""
+        handler, key = _follow_up_name(batch)
+        if not batch.closed or handler is None:
+            return
+        found = await self._store.find_batch(handler, key)
+        follow_up = None if found is None else await self._store.read_batch(found)
+        if follow_up is not None and not follow_up.closed:
+            await self._starter.start(follow_up)
 
     async def _read(self, batch_id: UUID) -> BatchRow:
         batch = await self._store.read_batch(batch_id)
@@ -121,6 +169,8 @@ class BatchActivities:
             heartbeat_seconds=self._heartbeat_seconds,
             range_size=batch.options.get("range_size"),
             spans=[Span(lo=lo, hi=hi) for lo, hi in spans],
+            deadline_seconds=batch.deadline_seconds,
+            has_budget="failure_limit" in batch.options,
         )
 
     @property
@@ -130,9 +180,15 @@ class BatchActivities:
             self.open_batch,
             self.look_at_batch,
             self.close_batch,
+            self.expire_batch,
             self.cancel_batch,
             self.pause_batch,
             self.resume_batch,
             self.reopen_batch,
             self.read_item_keys,
         ]
+
+
+def _follow_up_name(batch: BatchRow) -> tuple[str | None, str]:
+    """Handler and key of the batch that follows when this epoch of `batch` closes; no handler, no such batch."""
+    return batch.options.get("on_close"), f"{batch.id}/{batch.epoch}/closed"

@@ -125,8 +125,13 @@ class Settler:
             completions = [row for row in rows if isinstance(row, Completion)]
             return await self._store.complete(batch_id, completions, self._slot)
         verdicts = [row for row in rows if isinstance(row, Verdict)]
-        write = self._store.fail if kind == "fail" else self._store.release
-        return await write(batch_id, verdicts, self._slot)
+        if kind == "release":
+            return await self._store.release(batch_id, verdicts, self._slot)
+        recorded = await self._store.fail(batch_id, verdicts, self._slot)
+        # After their commit, in a statement of its own: items of one batch must not queue for its row. Where it fails
+        # both are repeated, which is harmless: no range returns before its failures were held against the budget.
+        await self._store.trip_budget(batch_id)
+        return recorded
 
     async def _isolate(self, batch_id: UUID, kind: str, group: Sequence[Entry], error: BaseException) -> set[int]:
         """One row of the group holds what PostgreSQL refuses: writes the others, and fails that one."""

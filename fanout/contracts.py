@@ -5,6 +5,7 @@ Everything here carries ids, counts and times only; payloads, results and error 
 
 from datetime import timedelta
 from enum import StrEnum
+from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
@@ -65,7 +66,10 @@ class Span(Model):
 
 
 class BatchView(Model):
-    """What an activity says of the batch's row: a workflow decides from this alone, never from its own input."""
+    """What an activity says of the batch's row: a workflow decides from this alone, never from its own input.
+
+    `deadline_seconds` is what is left of the batch's time, by the database's clock.
+    """
 
     status: BatchStatus
     epoch: int
@@ -79,6 +83,8 @@ class BatchView(Model):
     heartbeat_seconds: float
     range_size: int | None
     spans: list[Span]
+    deadline_seconds: float | None = None
+    has_budget: bool = False
 
     @property
     def closed(self) -> bool:
@@ -100,9 +106,10 @@ class CancelRequest(BatchReference):
 
 
 class RetryRequest(BatchReference):
-    """Asks to reopen failed items, those of one error type where it is named."""
+    """Asks to reopen items in that state, those of one error type where it is named."""
 
     error_type: str | None
+    status: Literal["failed", "cancelled"] = "failed"
 
 
 class KeysRequest(BatchReference):
@@ -165,6 +172,7 @@ class ShardInput(BatchReference):
     heartbeat_seconds: float
     fixed_range_size: int | None
     pace: Pace
+    has_budget: bool = False
 
 
 class ShardOutcome(Model):

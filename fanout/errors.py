@@ -8,6 +8,7 @@ FanoutError                 code, and what a command line or an HTTP answer need
 │   ├── UnknownHandler      no live worker and no local module knows it
 │   ├── UnknownBatch        no such id, or no such handler and key
 │   ├── KeyConflict         the key names a batch with other items
+│   ├── KeyHeld             a retry of a batch whose key another open batch has
 │   └── KeyBusy             another submit of the key is still storing its items
 ├── MissingExtra            a part of Fanout whose packages are not installed
 ├── ServerUnreachable       PostgreSQL or Temporal does not answer
@@ -119,6 +120,20 @@ class KeyConflict(InvalidRequest):
     def __init__(self, handler: str, key: str, batch_id: UUID) -> None:
         super().__init__(f"{handler}/{key} is batch {batch_id}, which was submitted with other items; use another key")
         self.batch_id = batch_id
+
+
+class KeyHeld(InvalidRequest):
+    """The key of a batch that should be retried belongs to another batch by now, which is open."""
+
+    code = "key_held"
+
+    def __init__(self, batch_id: UUID, holder: UUID) -> None:
+        super().__init__(
+            f"batch {batch_id} cannot be retried while batch {holder}, which has the same key, is open; "
+            f"wait for it or cancel it"
+        )
+        self.batch_id = batch_id
+        self.holder = holder
 
 
 class KeyBusy(InvalidRequest):

@@ -42,9 +42,24 @@ ITEM_MOVES: dict[ItemStatus, frozenset[ItemStatus]] = {
 
 BATCH_MOVES: dict[BatchStatus, frozenset[BatchStatus]] = {
     BatchStatus.PENDING: frozenset({BatchStatus.PROCESSING, BatchStatus.PAUSED, BatchStatus.CANCELLING}),
-    BatchStatus.PROCESSING: frozenset({BatchStatus.PAUSED, BatchStatus.CANCELLING, *CLOSED}),
-    BatchStatus.PAUSED: frozenset({BatchStatus.PROCESSING, BatchStatus.CANCELLING, BatchStatus.FAILED}),
-    BatchStatus.CANCELLING: frozenset({BatchStatus.CANCELLED}),
+    BatchStatus.PROCESSING: frozenset(
+        {
+            BatchStatus.PAUSED,
+            BatchStatus.CANCELLING,
+            BatchStatus.COMPLETED,
+            BatchStatus.COMPLETED_WITH_FAILURES,
+            BatchStatus.CANCELLED,
+        }
+    ),
+    BatchStatus.PAUSED: frozenset(
+        {
+            BatchStatus.PROCESSING,
+            BatchStatus.CANCELLING,
+            BatchStatus.COMPLETED_WITH_FAILURES,
+            BatchStatus.CANCELLED,
+        }
+    ),
+    BatchStatus.CANCELLING: frozenset({BatchStatus.CANCELLED, BatchStatus.FAILED}),
     BatchStatus.COMPLETED: frozenset(),
     BatchStatus.COMPLETED_WITH_FAILURES: frozenset({BatchStatus.PROCESSING}),
     BatchStatus.FAILED: frozenset({BatchStatus.PROCESSING}),

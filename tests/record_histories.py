@@ -6,6 +6,7 @@ Run it when a release is made, and keep the files of earlier releases: they are 
 import asyncio
 import json
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ async def record() -> None:
             await save(fanout, "batch-sharded", big)
             await save_history(fanout, "shard", f"{(await big.read()).workflow_id}/1/0")
             await save(fanout, "batch-cancelled", await cancelled(fanout))
+            slow = [{"seconds": 20.0}] * 20
+            expired = await fanout.client.submit(
+                "test.sleep", slow, deadline=timedelta(seconds=2), on_close="test.noop"
+            )
+            await save(fanout, "batch-deadline", expired)
+            await save(fanout, "batch-budget", await resumed(fanout))
             save_bad()
 
 
@@ -44,6 +51,17 @@ async def cancelled(fanout: Deployment) -> BatchHandle:
 
     await eventually(half)
     await batch.cancel("recorded")
+    return batch
+
+
+async def resumed(fanout: Deployment) -> BatchHandle:
+    batch = await fanout.client.submit("test.fail", range(40), max_failures=20, range_size=1)
+
+    async def paused() -> bool:
+        return (await batch.progress()).status == "paused"
+
+    await eventually(paused)
+    await batch.resume()
     return batch
 
 

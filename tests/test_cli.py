@@ -19,7 +19,8 @@ from tests.support import ROOT, Deployment
 SUBMIT = ["batch_id", "workflow_id", "handler", "key", "outcome", "total"]
 COUNTS = ["total", "pending", "processing", "completed", "failed", "cancelled"]
 TIMES = ["created_at", "started_at", "progress_at", "closed_at"]
-STATUS = ["batch_id", "workflow_id", "handler", "key", "title", "status", *COUNTS, "epoch", *TIMES, "reason", "workers"]
+FACTS = ["reason", "workers", "deadline_at", "max_failures"]
+STATUS = ["batch_id", "workflow_id", "handler", "key", "title", "status", *COUNTS, "epoch", *TIMES, *FACTS]
 ROW = ["seq", "item_key", "status", "attempts", "crashes", "result", "error"]
 ERROR = {"code", "type", "message", "traceback", "attempt", "at", "truncated", "length"}
 
@@ -56,7 +57,6 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     [
         "submit test.echo --items x --dedup open",
         "submit test.echo --sql x",
-        "submit test.echo --items x --max-failures 1",
         "submit test.echo --items x --priority 1",
         "why x",
         "doctor",
@@ -64,7 +64,6 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         "schedule list",
         "purge",
         "serve",
-        "retry x --status cancelled",
         "size",
         "list --limit 0",
         "list --status nope",
@@ -73,6 +72,23 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 )
 def test_what_does_not_exist_yet_is_refused(arguments: str) -> None:
     assert run(arguments.split()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("--max-failures 120%", "max_failures"),
+        ("--max-failures some", "max_failures"),
+        ("--max-failures 1 --on-budget stop", "on_budget"),
+        ("--deadline 2hours", "--deadline"),
+        ("--deadline 999999999999d", "--deadline"),
+        ("--deadline 0s", "deadline"),
+        ("--on-close No+Name", "on_close"),
+    ],
+)
+def test_a_bad_value_of_an_option_is_named(arguments: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", "test.echo", "--items", "x", "--dry-run", *arguments.split()]) == 2
+    assert named in capsys.readouterr().err
 
 
 def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
+from typing import Literal
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
@@ -37,6 +38,8 @@ from workflows.window import Window, local
 PAUSE_LOOK = timedelta(hours=1)
 CANCEL_LOOK = timedelta(seconds=1)
 CANCEL_REQUEST_WAIT = timedelta(seconds=10)
+# Two clocks may differ by a little: where the deadline's timer was early it waits again, but never in a hot loop.
+MINIMUM_WAIT_SECONDS = 0.1
 
 
 @workflow.defn(name="Batch", failure_exception_types=[ValidationError])
@@ -52,6 +55,7 @@ class Batch:
         self._fan: Window | Shards | None = None
         self._progress = Progress(status="pending", total=0, completed=0, failed=0, cancelled=0)
         self._shown_status: BatchStatus | None = None
+        self._deadline: asyncio.Task[None] | None = None
 
     @workflow.run
     async def run(self, start: BatchStart) -> BatchOutcome:
@@ -95,10 +99,10 @@ class Batch:
         """Lets a paused batch go on; answers its state."""
         return self._told(await local(BatchActivities.resume_batch, self._reference))
 
-    @workflow.update(description="Run failed items again; an error type, if given, narrows it")
-    async def retry(self, error_type: str | None = None) -> str:
-        """Reopens failed items; answers the batch's state."""
-        request = RetryRequest(**self._reference.model_dump(), error_type=error_type)
+    @workflow.update(description="Run failed items again; an error type narrows it; status may be failed or cancelled")
+    async def retry(self, error_type: str | None = None, status: Literal["failed", "cancelled"] = "failed") -> str:
+        """Reopens failed items, or cancelled ones; answers the batch's state."""
+        request = RetryRequest(**self._reference.model_dump(), error_type=error_type, status=status)
         return self._told(await local(BatchActivities.reopen_batch, request))
 
     @workflow.update(description="Start no more items, end those that run, and close the batch as cancelled")
@@ -146,6 +150,8 @@ class Batch:
                 view = await local(BatchActivities.open_batch, self._reference)
                 continue
             await self._work(view)
+            # Before the row is read, not after: whoever changes it from here on is not overlooked.
+            self._changed = False
             view = await local(BatchActivities.close_batch, self._close_request(view))
 
     async def _work(self, view: BatchView) -> None:
@@ -159,9 +165,26 @@ class Batch:
                 await self._fan_out(view)
 
     async def _sleep(self, longest: timedelta) -> None:
-        self._changed = False
         with suppress(TimeoutError):
             await workflow.wait_condition(lambda: self._changed, timeout=longest, timeout_summary="look again")
+
+    def _watch_deadline(self, view: BatchView) -> None:
+        """Keeps one timer while the batch has a deadline ahead; a retry may have taken it away."""
+        over = view.closed or view.status is BatchStatus.CANCELLING or view.deadline_seconds is None
+        if over and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        elif not over and self._deadline is None:
+            self._deadline = asyncio.create_task(self._keep_deadline(view.deadline_seconds or 0.0))
+
+    async def _keep_deadline(self, seconds: float | None) -> None:
+        """Gives the batch up when its time is over; only the database's clock says whether it is."""
+        while seconds is not None:
+            await workflow.sleep(max(seconds, MINIMUM_WAIT_SECONDS), summary="deadline")
+            view = await local(BatchActivities.expire_batch, self._reference)
+            open_ahead = not view.closed and view.status is not BatchStatus.CANCELLING
+            seconds = view.deadline_seconds if open_ahead else None
+        self._wake()
 
     async def _await_cancel_request(self, view: BatchView) -> None:
         """A client cancels the row first and this workflow next: wait for that, to end Canceled and not Failed."""
@@ -182,8 +205,8 @@ class Batch:
             heartbeat_seconds=view.heartbeat_seconds,
             fixed_range_size=view.range_size,
             pace=Pace(),
+            has_budget=view.has_budget,
         )
-        self._changed = False
         if sum(span.size for span in view.spans) > SHARDED_ITEMS:
             self._fan = Shards(shard, self._on_outcome)
         else:
@@ -210,6 +233,7 @@ class Batch:
 
     def _adopt(self, view: BatchView) -> None:
         self._show(view)
+        self._watch_deadline(view)
         if view.status is self._shown_status:
             return
         self._shown_status = view.status

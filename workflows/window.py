@@ -199,6 +199,8 @@ class Window:
             self.pace = next_pace(self.pace, outcome, passed, self._shard.fixed_range_size)
             self._put_back(outcome)
             self._on_outcome(outcome)
+            # They may have been too many: without a look, a window that waits for hours would not hear of it.
+            self._woken = self._woken or (outcome.failed > 0 and self._shard.has_budget)
         now = workflow.time()
         self._todo.extend(span for at, span in self._waiting if at <= now)
         self._waiting = [(at, span) for at, span in self._waiting if at > now]

@@ -36,7 +36,7 @@ async def pause(session: Session, batch: BatchReference) -> None:
 
 
 async def resume(session: Session, batch: BatchReference) -> None:
-    """Lets a paused batch go on; any other stays as it is."""
+    """Lets a paused batch go on; any other stays as it is. Failures so far no longer count against its budget."""
     async with session.connect() as client:
         tell(session, await (await client.get(batch)).resume())
 
@@ -50,13 +50,16 @@ async def retry(
     item: Annotated[
         list[str] | None, typer.Option("--item", metavar="KEY", help="Only this item; may be given several times.")
     ] = None,
+    status: Annotated[
+        str, typer.Option("--status", metavar="failed|cancelled", help="Which items; the failed ones by default.")
+    ] = "failed",
 ) -> None:
     """Runs failed items again, in an open batch or a closed one, with all their attempts.
 
     Earlier errors stay in the history of each item.
     """
     async with session.connect() as client:
-        retried = await (await client.get(batch)).retry(error_type=error_type, items=item or None)
+        retried = await (await client.get(batch)).retry(error_type=error_type, items=item or None, status=status)
     if session.output.as_json:
         session.output.emit(asdict(retried))
     else:

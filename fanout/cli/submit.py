@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fanout.cli.arguments import HandlerName
+from fanout.cli.arguments import HandlerName, duration, failures_in
 from fanout.cli.local import local_handlers
 from fanout.cli.session import Session
 from fanout.cli.sources import match_files, read_items
 from fanout.cli.views import describe_submit, status_view
 from fanout.cli.watch import end_code, follow
 from fanout.client import BatchHandle, FanoutClient, Item
+from fanout.client.limits import Limits
 from fanout.client.submitting import SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
 
@@ -27,6 +28,18 @@ Title = Annotated[str | None, typer.Option("--title", metavar="T", help="Words f
 RangeSize = Annotated[
     int | None, typer.Option("--range-size", metavar="N", help="Items an activity; by default they adapt.")
 ]
+MaxFailures = Annotated[
+    str | None, typer.Option("--max-failures", metavar="N|P%", help="More failed items than this pause the batch.")
+]
+OnBudget = Annotated[
+    str | None, typer.Option("--on-budget", metavar="pause|fail", help="What too many failures do; pause by default.")
+]
+Deadline = Annotated[
+    str | None, typer.Option("--deadline", metavar="D", help="By when it must be closed, as 90s, 10m, 2h, 7d.")
+]
+OnClose = Annotated[
+    str | None, typer.Option("--on-close", metavar="HANDLER", help="Gets the status as an item once it is closed.")
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until the batch is closed; 1 if not completed.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check every item and store nothing.")]
 AllowUnknown = Annotated[bool, typer.Option("--allow-unknown", help="Accept a handler that nobody knows yet.")]
@@ -40,6 +53,10 @@ async def submit(
     key: Key = None,
     title: Title = None,
     range_size: RangeSize = None,
+    max_failures: MaxFailures = None,
+    on_budget: OnBudget = None,
+    deadline: Deadline = None,
+    on_close: OnClose = None,
     wait: Wait = False,
     dry_run: DryRun = False,
     allow_unknown: AllowUnknown = False,
@@ -51,7 +68,8 @@ async def submit(
     In JSON Lines an object whose only names are key and payload is an item, anything else is a payload; blank lines
     are skipped. A row of CSV is an object of texts, and a column key is the key.
     """
-    options = SubmitOptions(handler, key, title, range_size, origin="cli")
+    limits = Limits(failures_in(max_failures), on_budget, duration("--deadline", deadline))
+    options = SubmitOptions(handler, key, title, range_size, "cli", limits, on_close)
     if (items is None) == (pattern is None):
         raise InvalidRequest("a submit takes either --items or --glob")
     if dry_run and wait:
@@ -59,16 +77,30 @@ async def submit(
     found = _find(session, items, pattern)
     async with session.connect() as client:
         if not allow_unknown:
-            await _refuse_unknown(session, client, handler)
+            await _refuse_unknown(session, client, options.handlers)
         if dry_run:
             _tell(session, await _check(session, client, options, found))
             return None
-        batch = await client.submit(
-            handler, found, key=key, title=title, range_size=range_size, allow_unknown=True, origin=options.origin
-        )
+        batch = await _submit(client, options, found)
         session.goes_on = batch.batch_id
         _tell(session, await _answer(batch))
         return await _wait(session, client, batch) if wait else None
+
+
+async def _submit(client: FanoutClient, options: SubmitOptions, items: Iterable[Item]) -> BatchHandle:
+    return await client.submit(
+        options.handler,
+        items,
+        key=options.key,
+        title=options.title,
+        range_size=options.range_size,
+        max_failures=options.limits.max_failures,
+        on_budget=options.limits.on_budget,
+        deadline=options.limits.deadline,
+        on_close=options.on_close,
+        allow_unknown=True,
+        origin=options.origin,
+    )
 
 
 def _find(session: Session, items: str | None, pattern: str | None) -> Iterable[Item]:
@@ -78,11 +110,11 @@ def _find(session: Session, items: str | None, pattern: str | None) -> Iterable[
     return read_items(items, session.settings.max_payload_bytes)
 
 
-async def _refuse_unknown(session: Session, client: FanoutClient, handler: str) -> None:
+async def _refuse_unknown(session: Session, client: FanoutClient, handlers: tuple[str, ...]) -> None:
     known = await client.known_handlers()
-    # A caller's modules are imported only where no worker answers for the name: an import can do anything.
-    if handler not in known:
-        refuse_unknown(handler, known | set(local_handlers(session.settings)))
+    # A caller's modules are imported only where no worker answers for a name: an import can do anything.
+    if not known.issuperset(handlers):
+        refuse_unknown(handlers, known | set(local_handlers(session.settings)))
 
 
 async def _check(

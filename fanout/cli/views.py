@@ -83,6 +83,10 @@ def status_view(status: Status) -> Table:
             ("items", Text(f"{status.total:,}: {counts(status)}" if status.total else "none")),
             ("created", when(status.created_at)),
             ("started", when(status.started_at)),
+            ("deadline", when(status.deadline_at)),
+            ("breaker", None if status.breaker is None else Text(f"open: {status.breaker.error_type}", style="red")),
+            ("next probe", None if status.breaker is None else when(status.breaker.until)),
+            ("may fail", None if status.max_failures is None else Text(str(status.max_failures))),
             ("closed", _closed(status)),
             ("workers", workers_text(status)),
         ]

@@ -9,6 +9,7 @@ from temporalio.client import Client
 
 from fanout.client.handle import BatchHandle
 from fanout.client.items import Items, key_fault
+from fanout.client.limits import Limits
 from fanout.client.starting import Starter
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
@@ -72,6 +73,10 @@ class FanoutClient:
         key: str | None = None,
         title: str | None = None,
         range_size: int | None = None,
+        max_failures: int | str | None = None,
+        on_budget: str | None = None,
+        deadline: timedelta | None = None,
+        on_close: str | None = None,
         allow_unknown: bool = False,
         origin: str = "client",
     ) -> BatchHandle:
@@ -81,10 +86,15 @@ class FanoutClient:
         batch for ever: the same key with the same items joins it while it is open (which repeats the start, and so
         heals a crash between commit and start) or answers `already_done`; other items are a KeyConflict. Without a key
         every submit is a new batch. Raises InvalidRequest for anything that cannot be stored, and then nothing is.
+
+        More than `max_failures` failed items, a number or a percentage of them such as "5%", pause the batch, or with
+        `on_budget="fail"` end it as failed. So does `deadline`, counted from now. When it closes, in whatever state,
+        one item with its status is submitted to the handler `on_close`. A batch that is joined keeps its own options.
         """
-        options = SubmitOptions(handler, key, title, range_size, origin)
+        limits = Limits(max_failures, on_budget, deadline)
+        options = SubmitOptions(handler, key, title, range_size, origin, limits, on_close)
         if not allow_unknown:
-            refuse_unknown(handler, await self.known_handlers())
+            refuse_unknown(options.handlers, await self.known_handlers())
         batch_id, outcome = await store_batch(
             self.store, self._settings.names, options, items, self._settings.max_payload_bytes
         )

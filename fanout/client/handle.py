@@ -13,7 +13,7 @@ from fanout.client.submitting import SubmitOutcome
 from fanout.errors import InvalidRequest, UnknownBatch, UnknownItem
 from fanout.names import ITEM_KEY_BYTES
 from fanout.states import ItemStatus
-from fanout.store import OUTAGE, BatchRow, ItemRow, ResultRow
+from fanout.store import OUTAGE, BatchRow, ItemRow, Reopened, ResultRow
 
 if TYPE_CHECKING:
     from fanout.client.client import FanoutClient
@@ -116,21 +116,29 @@ class BatchHandle:
         return await self._tell()
 
     async def resume(self) -> Status:
-        """Lets a paused batch go on; on any other it changes nothing."""
+        """Lets a paused batch go on; on any other it changes nothing.
+
+        A budget of failures counts from here: what has failed so far is forgiven.
+        """
         await self._client.store.resume_batch(self.batch_id)
         return await self._tell()
 
-    async def retry(self, *, error_type: str | None = None, items: Sequence[str] | None = None) -> Retried:
+    async def retry(
+        self, *, error_type: str | None = None, items: Sequence[str] | None = None, status: str = "failed"
+    ) -> Retried:
         """Reopens the failed items, or those of one error type or of some keys, under a new epoch.
 
-        They run again with all their attempts; earlier errors stay in the events, and work that runs is not disturbed.
-        An open batch is retried as well as a closed one. If the process dies before the workflow is told, the rows have
-        decided: asking again, or submitting again, starts it.
+        With `status="cancelled"` the cancelled ones instead, of a batch that was cancelled or given up. They run again
+        with all their attempts; earlier errors stay in the events, and work that runs is not disturbed. An open batch
+        is retried as well as a closed one. What stays failed is forgiven by a budget, and a deadline that has passed is
+        dropped. If the process dies before the workflow is told, the rows have decided: asking again, or submitting
+        again, starts it. Raises KeyHeld where another open batch has the key by now.
         """
+        wanted = _reopened(status)
         await self._refuse_unknown_items(items or ())
-        reopened = await self._client.store.reopen_batch(self.batch_id, error_type, items)
-        status = await self._tell()
-        return Retried(self.batch_id, status.epoch, 0 if reopened is None else reopened[1])
+        reopened = await self._client.store.reopen_batch(self.batch_id, error_type, items, wanted)
+        state = await self._tell()
+        return Retried(self.batch_id, state.epoch, 0 if reopened is None else reopened[1])
 
     async def _refuse_unknown_items(self, items: Sequence[str]) -> None:
         for key in items:
@@ -149,3 +157,10 @@ def _item_status(status: str) -> ItemStatus:
         return ItemStatus(status)
     except ValueError:
         raise InvalidRequest(f"{status!r} is no state of an item: {', '.join(ItemStatus)}") from None
+
+
+def _reopened(status: str) -> Reopened:
+    match status:
+        case "failed" | "cancelled":
+            return status
+    raise InvalidRequest(f"a retry reopens items that are failed or cancelled, not {status!r}")

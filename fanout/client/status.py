@@ -9,6 +9,15 @@ from fanout.states import CLOSED, BatchStatus
 from fanout.store import BatchRow
 
 
+class Breaker(BaseModel):
+    """Why a batch starts nothing although it is `processing`: one type of error in a row; when the next item is tried."""
+
+    model_config = ConfigDict(frozen=True)
+
+    error_type: str
+    until: datetime
+
+
 class Status(BaseModel):
     """One batch with its counts, which always add up to `total`; `workers` are the live ones that know its handler."""
 
@@ -33,6 +42,9 @@ class Status(BaseModel):
     closed_at: datetime | None
     reason: str | None
     workers: int
+    deadline_at: datetime | None
+    max_failures: int | str | None
+    breaker: Breaker | None
 
     @classmethod
     def of(cls, batch: BatchRow, processing: int) -> "Status":
@@ -58,6 +70,9 @@ class Status(BaseModel):
             closed_at=batch.closed_at,
             reason=batch.reason,
             workers=batch.workers,
+            deadline_at=batch.deadline_at,
+            max_failures=batch.options.get("max_failures"),
+            breaker=_breaker(batch),
         )
 
     @property
@@ -74,3 +89,9 @@ class Status(BaseModel):
     def percent(self) -> int:
         """Settled items of a hundred, rounded down; an empty batch has 100."""
         return 100 if self.total == 0 else 100 * self.settled // self.total
+
+
+def _breaker(batch: BatchRow) -> Breaker | None:
+    if batch.breaker_type is None or batch.breaker_until is None:
+        return None
+    return Breaker(error_type=batch.breaker_type, until=batch.breaker_until)

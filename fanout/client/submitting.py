@@ -1,12 +1,14 @@
 """Submits: one transaction that stores a batch whole, or finds the batch that has the key."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID, uuid4
 
 from fanout.client.items import Items, check_key, check_words, chunks
+from fanout.client.limits import Limits
 from fanout.contracts import RANGE_ITEMS
 from fanout.encoding import Fingerprint
 from fanout.errors import DuplicateItemKey, InvalidRequest, KeyConflict, UnknownHandler
@@ -14,6 +16,7 @@ from fanout.names import HANDLER_NAME, Names
 from fanout.store import BatchStore, NewBatch, Submission
 
 TITLE_CHARACTERS = 200
+NO_LIMITS = Limits()
 
 
 class SubmitOutcome(StrEnum):
@@ -33,10 +36,13 @@ class SubmitOptions:
     title: str | None = None
     range_size: int | None = None
     origin: str = "client"
+    limits: Limits = NO_LIMITS
+    on_close: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.handler, str) or not HANDLER_NAME.fullmatch(self.handler):
-            raise InvalidRequest(f"a handler's name matches {HANDLER_NAME.pattern}, {self.handler!r} does not")
+        _check_handler("a handler's name", self.handler)
+        if self.on_close is not None:
+            _check_handler("on_close, as every handler's name,", self.on_close)
         if self.key is not None:
             check_key(self.key)
         if self.title is not None:
@@ -45,16 +51,27 @@ class SubmitOptions:
         if size is not None and not (type(size) is int and 1 <= size <= RANGE_ITEMS):
             raise InvalidRequest(f"range size {size!r} is not a number between 1 and {RANGE_ITEMS:,}")
 
+    def stored(self, total: int) -> dict[str, Any]:
+        """What the row of a batch of `total` items keeps."""
+        given = {"range_size": self.range_size, "on_close": self.on_close}
+        return {**{name: value for name, value in given.items() if value is not None}, **self.limits.stored(total)}
+
     @property
-    def stored(self) -> dict[str, Any]:
-        """What the batch's row keeps."""
-        return {} if self.range_size is None else {"range_size": self.range_size}
+    def handlers(self) -> tuple[str, ...]:
+        """Every handler that the batch needs."""
+        return (self.handler,) if self.on_close is None else (self.handler, self.on_close)
 
 
-def refuse_unknown(handler: str, known: set[str]) -> None:
-    """Raises UnknownHandler unless somebody knows it."""
-    if handler not in known:
-        raise UnknownHandler(handler, sorted(known))
+def _check_handler(what: str, name: object) -> None:
+    if not isinstance(name, str) or not HANDLER_NAME.fullmatch(name):
+        raise InvalidRequest(f"{what} matches {HANDLER_NAME.pattern}, {name!r} does not")
+
+
+def refuse_unknown(handlers: Iterable[str], known: set[str]) -> None:
+    """Raises UnknownHandler for the first that nobody knows."""
+    for handler in handlers:
+        if handler not in known:
+            raise UnknownHandler(handler, sorted(known))
 
 
 async def store_batch(
@@ -76,9 +93,10 @@ async def store_batch(
                 key,
                 names.workflow_id(options.handler, key),
                 options.title,
-                options.stored,
+                {},
+                options.limits.deadline,
             )
-            await _copy(submission, batch, items, payload_limit)
+            await _copy(submission, batch, options, items, payload_limit)
             return batch_id, SubmitOutcome.STARTED
     fingerprint = Fingerprint()
     async for chunk in chunks(items, payload_limit):
@@ -87,7 +105,9 @@ async def store_batch(
     return owner, await _join(store, options, key, owner, fingerprint.digest())
 
 
-async def _copy(submission: Submission, batch: NewBatch, items: Items, payload_limit: int) -> None:
+async def _copy(
+    submission: Submission, batch: NewBatch, options: SubmitOptions, items: Items, payload_limit: int
+) -> None:
     fingerprint = Fingerprint()
     total = 0
     async for chunk in chunks(items, payload_limit):
@@ -95,7 +115,7 @@ async def _copy(submission: Submission, batch: NewBatch, items: Items, payload_l
         for item in chunk:
             fingerprint.add(item.key, item.payload)
         total += len(chunk)
-    await submission.insert_batch(batch, total, fingerprint.digest())
+    await submission.insert_batch(replace(batch, options=options.stored(total)), total, fingerprint.digest())
 
 
 async def _join(store: BatchStore, options: SubmitOptions, key: str, owner: UUID, fingerprint: bytes) -> SubmitOutcome:

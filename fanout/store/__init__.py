@@ -1,6 +1,6 @@
 """PostgreSQL: the only package that holds SQL, knows SQLSTATEs and names constraints."""
 
-from fanout.store.batches import BatchStore, Submission
+from fanout.store.batches import BatchStore, Reopened, Submission
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
 from fanout.store.pool import Connection, Pool, connect_pool
@@ -16,6 +16,7 @@ from fanout.store.rows import (
     StoredItem,
     Verdict,
     Violation,
+    WholeBatch,
     WorkerFacts,
     WorkerRow,
 )
@@ -39,11 +40,13 @@ __all__ = [
     "NewBatch",
     "Pool",
     "Remainder",
+    "Reopened",
     "ResultRow",
     "StoredItem",
     "Submission",
     "Verdict",
     "Violation",
+    "WholeBatch",
     "WorkStore",
     "WorkerFacts",
     "WorkerRow",

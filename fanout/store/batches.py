@@ -1,15 +1,15 @@
 """The statements about whole batches: submit, open, close, cancel, reopen, read."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import asyncpg
 
-from fanout.errors import DuplicateItemKey, KeyBusy, UnknownItem
+from fanout.errors import DuplicateItemKey, KeyBusy, KeyHeld, UnknownItem
 from fanout.states import BatchStatus, ItemStatus
 from fanout.store.pool import SCAN_SECONDS, Connection, Pool
 from fanout.store.rows import (
@@ -19,6 +19,7 @@ from fanout.store.rows import (
     ResultRow,
     StoredItem,
     Violation,
+    WholeBatch,
     WorkerFacts,
     WorkerRow,
 )
@@ -27,6 +28,8 @@ from fanout.store.statements import STATEMENTS
 KEY_WAIT_SECONDS = 30.0
 OPEN_SPANS = 1_000
 PAGE_ROWS = 200
+
+Reopened = Literal["failed", "cancelled"]
 
 
 class BatchStore:
@@ -50,21 +53,52 @@ class BatchStore:
         """Moves a pending batch to processing for the workflow that its row names; else changes nothing."""
         await self._pool.fetch(STATEMENTS["open_batch"], batch_id, workflow_id)
 
-    async def close_batch(self, batch_id: UUID, epoch: int, cancel_grace: timedelta) -> bool:
+    async def close_batch(
+        self,
+        batch_id: UUID,
+        epoch: int,
+        cancel_grace: timedelta,
+        follow_up: Callable[[BatchRow], WholeBatch | None] = lambda batch: None,
+    ) -> bool:
         """Closes the batch if all its rows are settled and its epoch is still `epoch`; says whether this call did.
 
-        In a batch that is being cancelled it first settles the rows that nobody runs any more.
+        In a batch that is being cancelled it first settles the rows that nobody runs any more. The transaction that
+        closes stores what `follow_up` makes of the closed batch: both are there, or neither is.
         """
         async with self._pool.acquire() as connection:
+            await connection.execute(STATEMENTS["trip_budget"], batch_id)
             await connection.fetch(
                 STATEMENTS["cancel_rows"], batch_id, self._stale_after, cancel_grace, timeout=SCAN_SECONDS
             )
-            return bool(await connection.fetchval(STATEMENTS["close_batch"], batch_id, epoch, timeout=SCAN_SECONDS))
+            async with connection.transaction():
+                closed = await connection.fetchval(STATEMENTS["close_batch"], batch_id, epoch, timeout=SCAN_SECONDS)
+                if closed:
+                    await self._store_follow_up(connection, batch_id, follow_up)
+                return bool(closed)
+
+    async def _store_follow_up(
+        self, connection: Connection, batch_id: UUID, follow_up: Callable[[BatchRow], WholeBatch | None]
+    ) -> None:
+        batch = await self._read_batch(connection, batch_id)
+        whole = None if batch is None else follow_up(batch)
+        if whole is None:
+            return
+        submission = Submission(connection)
+        if await submission.lock_key(whole.batch.handler, whole.batch.key, whole.batch.id) == whole.batch.id:
+            await submission.copy_items(whole.batch.id, 0, whole.items)
+            await submission.insert_batch(whole.batch, len(whole.items), whole.fingerprint)
 
     async def cancel_batch(self, batch_id: UUID, reason: str | None) -> bool:
         """From its commit on no claim succeeds and all rows that do not run are cancelled; False without effect."""
+        return await self._give_up("cancel_batch", "tell_cancelling", batch_id, reason)
+
+    async def expire_batch(self, batch_id: UUID) -> bool:
+        """Gives up an open batch whose deadline has passed, as a cancel does; False without effect."""
+        return await self._give_up("expire_batch", "tell_expired", batch_id)
+
+    async def _give_up(self, change: str, tell: str, batch_id: UUID, *arguments: object) -> bool:
         async with self._pool.acquire() as connection, connection.transaction():
-            changed = await connection.fetchval(STATEMENTS["cancel_batch"], batch_id, reason)
+            changed = await connection.fetchval(STATEMENTS[change], batch_id, *arguments)
             if changed:
                 # A second statement, for a snapshot from after the batch row was locked: no release slips through.
                 await connection.fetch(
@@ -74,31 +108,41 @@ class BatchStore:
                     timedelta(days=1),
                     timeout=SCAN_SECONDS,
                 )
-                await connection.execute(STATEMENTS["tell_cancelling"], batch_id)
+                await connection.execute(STATEMENTS[tell], batch_id)
         return bool(changed)
+
+    async def trip_budget(self, batch_id: UUID) -> None:
+        """Pauses the batch, or gives it up, if it has more failures than its budget allows; else changes nothing."""
+        await self._pool.execute(STATEMENTS["trip_budget"], batch_id)
 
     async def pause_batch(self, batch_id: UUID) -> bool:
         """From its commit on no claim succeeds, what runs goes on; False without effect."""
         return bool(await self._pool.fetch(STATEMENTS["pause_batch"], batch_id))
 
     async def resume_batch(self, batch_id: UUID) -> bool:
-        """Lets a paused batch go on; False without effect."""
+        """Lets a paused batch go on, and forgives the failures so far; False without effect."""
         return bool(await self._pool.fetch(STATEMENTS["resume_batch"], batch_id))
 
     async def reopen_batch(
-        self, batch_id: UUID, error_type: str | None = None, item_keys: Sequence[str] | None = None
+        self,
+        batch_id: UUID,
+        error_type: str | None = None,
+        item_keys: Sequence[str] | None = None,
+        status: Reopened = "failed",
     ) -> tuple[int, int] | None:
-        """Reopens failed rows under a new epoch: (epoch, rows), or None when there was nothing to reopen.
+        """Reopens rows that are `status` under a new epoch: (epoch, rows), or None when there was nothing to reopen.
 
-        `error_type` and `item_keys` narrow it. Their earlier errors stay in the batch's events.
+        `error_type` and `item_keys` narrow it. Earlier errors stay in the batch's events, and a budget starts anew.
+        Raises KeyHeld where another open batch has the key by now.
         """
         async with self._pool.acquire() as connection:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id)
+                await self._retake_key(connection, batch_id)
+                epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id, status)
                 rows = await connection.fetchval(
-                    STATEMENTS["reopen_rows"], batch_id, error_type, item_keys, timeout=SCAN_SECONDS
+                    STATEMENTS["reopen_rows"], batch_id, status, error_type, item_keys, timeout=SCAN_SECONDS
                 )
                 await connection.execute(STATEMENTS["tell_reopened"], batch_id)
             except BaseException:
@@ -110,9 +154,20 @@ class BatchStore:
             await transaction.commit()
             return int(epoch), int(rows)
 
+    async def _retake_key(self, connection: Connection, batch_id: UUID) -> None:
+        owner = await connection.fetchval(STATEMENTS["lock_key_of_batch"], batch_id)
+        if owner in (None, batch_id):
+            return
+        if not await connection.fetchval(STATEMENTS["retake_key"], batch_id, owner):
+            raise KeyHeld(batch_id, owner)
+
     async def read_batch(self, batch_id: UUID) -> BatchRow | None:
         """The batch with its counts in one snapshot."""
-        record = await self._pool.fetchrow(STATEMENTS["read_batch"], batch_id, self._stale_after)
+        async with self._pool.acquire() as connection:
+            return await self._read_batch(connection, batch_id)
+
+    async def _read_batch(self, connection: Connection, batch_id: UUID) -> BatchRow | None:
+        record = await connection.fetchrow(STATEMENTS["read_batch"], batch_id, self._stale_after)
         if record is None:
             return None
         values = dict(record)
@@ -272,6 +327,7 @@ class Submission:
             fingerprint,
             json.dumps(batch.options),
             total,
+            batch.deadline,
         )
 
 

@@ -4,7 +4,7 @@ The two of which every item makes one are not frozen: a frozen one takes twice a
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +13,10 @@ from fanout.states import CLOSED, BatchStatus, ItemStatus
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """A batch with its live counts, as one snapshot; `workers` and `slots` count live workers that know its handler."""
+    """A batch with its live counts, as one snapshot; `workers` and `slots` count live workers that know its handler.
+
+    `deadline_seconds` is what is left until `deadline_at` by the database's clock, below 0 once it has passed.
+    """
 
     id: UUID
     handler: str
@@ -30,6 +33,10 @@ class BatchRow:
     started_at: datetime | None
     progress_at: datetime | None
     closed_at: datetime | None
+    deadline_at: datetime | None
+    deadline_seconds: float | None
+    breaker_type: str | None
+    breaker_until: datetime | None
     completed: int
     failed: int
     cancelled: int
@@ -49,7 +56,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """The facts of a batch that a submit inserts."""
+    """The facts of a batch that a submit inserts; `deadline` counts from the insert."""
 
     id: UUID
     handler: str
@@ -57,6 +64,7 @@ class NewBatch:
     workflow_id: str
     title: str | None
     options: dict[str, Any]
+    deadline: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,15 @@ class StoredItem:
 
     key: str
     payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBatch:
+    """A small batch with all of its items and their fingerprint, ready to be stored."""
+
+    batch: NewBatch
+    items: tuple[StoredItem, ...]
+    fingerprint: bytes
 
 
 @dataclass(slots=True)

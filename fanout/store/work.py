@@ -88,6 +88,10 @@ class WorkStore:
         claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
         return await self._settle("fail", "failed", batch_id, [row.seq for row in rows], claims, _facts(rows), slot)
 
+    async def trip_budget(self, batch_id: UUID) -> None:
+        """Pauses the batch, or gives it up, if it has more failures than its budget allows; else changes nothing."""
+        await self._pool.execute(STATEMENTS["trip_budget"], batch_id)
+
     async def release(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Gives rows back, or cancels them where their batch is being cancelled; answers the seqs that it changed.
 

@@ -134,3 +134,15 @@ async def deaf(payload: Any, ctx: Context) -> str:
             note(ctx, "swallowed")
     note(ctx, "end")
     return "too late"
+
+
+@handler("case.sleeps_or_fails")
+def sleeps_or_fails(payload: dict[str, int], ctx: Context) -> None:
+    """Asks for a much later time, or fails for good a while after the others have asked."""
+    if "after" in payload:
+        note(ctx)
+        raise RetryLater("busy", after=timedelta(seconds=payload["after"]))
+    while len(list(LEDGER.glob("start-*"))) < 5:
+        time.sleep(0.02)
+    time.sleep(2)
+    raise PermanentError("no")

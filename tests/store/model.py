@@ -43,8 +43,14 @@ class ModelBatch:
     total: int
     live: set[UUID]
     rows: list[ModelRow] = field(init=False)
+    limit: int | None = None
+    on_budget: str = "pause"
     status: BatchStatus = BatchStatus.PENDING
+    ends_as: BatchStatus = BatchStatus.CANCELLED
     epoch: int = 1
+    forgiven: int = 0
+    paused_by_budget: bool = False
+    has_deadline: bool = True
     events: Moves = field(default_factory=lambda: [("submitted", None)])
 
     def __post_init__(self) -> None:
@@ -54,6 +60,10 @@ class ModelBatch:
     def open_seqs(self) -> list[int]:
         """The rows that are not settled."""
         return [seq for seq, row in enumerate(self.rows) if row.status in OPEN]
+
+    def count(self, status: ItemStatus) -> int:
+        """How many rows are in that state."""
+        return sum(row.status is status for row in self.rows)
 
     def is_claimable(self, row: ModelRow) -> bool:
         """Pending and due, or processing under a worker whose lease is gone."""
@@ -130,12 +140,51 @@ class ModelBatch:
 
     def cancel(self) -> bool:
         """Cancels the batch and all that does not run."""
+        return self._give_up("cancelling", BatchStatus.CANCELLED)
+
+    def expire(self) -> bool:
+        """Gives the batch up at its deadline, which has passed from the start."""
+        return self.has_deadline and self._give_up("deadline_passed", BatchStatus.FAILED)
+
+    def _give_up(self, event: str, ends_as: BatchStatus) -> bool:
         if self.status not in (BatchStatus.PENDING, BatchStatus.PROCESSING, BatchStatus.PAUSED):
             return False
-        self.status = BatchStatus.CANCELLING
-        self.events.append(("cancelling", None))
+        self.status, self.ends_as = BatchStatus.CANCELLING, ends_as
+        self.events.append((event, None))
         self._cancel_rows(overdue=False)
         return True
+
+    def pause(self) -> bool:
+        """A person's pause."""
+        if self.status not in (BatchStatus.PENDING, BatchStatus.PROCESSING):
+            return False
+        self.status = BatchStatus.PAUSED
+        self.events.append(("paused", None))
+        return True
+
+    def resume(self) -> bool:
+        """Goes on, and forgives."""
+        if self.status is not BatchStatus.PAUSED:
+            return False
+        self.status, self.forgiven, self.paused_by_budget = (
+            BatchStatus.PROCESSING,
+            self.count(ItemStatus.FAILED),
+            False,
+        )
+        self.events.append(("resumed", None))
+        return True
+
+    def trip(self) -> None:
+        """Holds the failures against the budget."""
+        gives_up = self.on_budget == "fail"
+        stoppable = self.status is BatchStatus.PROCESSING or (gives_up and self.status is BatchStatus.PAUSED)
+        if self.limit is None or not stoppable or not (gives_up or self.open_seqs):
+            return
+        if self.count(ItemStatus.FAILED) - self.forgiven > self.limit:
+            self.status = BatchStatus.CANCELLING if gives_up else BatchStatus.PAUSED
+            self.ends_as = BatchStatus.FAILED if gives_up else self.ends_as
+            self.paused_by_budget = not gives_up
+            self.events.append(("budget_tripped", None))
 
     def _cancel_rows(self, overdue: bool) -> None:
         for row in self.rows:
@@ -145,29 +194,38 @@ class ModelBatch:
 
     def close(self, epoch: int, overdue: bool) -> bool:
         """Closes this epoch if no row is open."""
+        self.trip()
         if self.status is BatchStatus.CANCELLING:
             self._cancel_rows(overdue)
-        if self.open_seqs or epoch != self.epoch or self.status in CLOSED or self.status is BatchStatus.PENDING:
+        held_up = self.status is BatchStatus.PENDING or (
+            self.status is BatchStatus.PAUSED and not self.paused_by_budget
+        )
+        if self.open_seqs or epoch != self.epoch or self.status in CLOSED or held_up:
             return False
-        if self.status is BatchStatus.CANCELLING:
-            self.status = BatchStatus.CANCELLED
-        elif any(row.status is ItemStatus.FAILED for row in self.rows):
+        if self.status is BatchStatus.CANCELLING or self.count(ItemStatus.CANCELLED):
+            self.status = self.ends_as
+        elif self.count(ItemStatus.FAILED):
             self.status = BatchStatus.COMPLETED_WITH_FAILURES
         else:
             self.status = BatchStatus.COMPLETED
         self.events.append(("closed", self.epoch))
         return True
 
-    def reopen(self, error_type: str | None) -> tuple[int, int] | None:
-        """A retry of the failed rows, of one error type where one is named."""
-        failed = [row for row in self.rows if row.status is ItemStatus.FAILED and error_type in (None, row.error)]
-        reopenable = (BatchStatus.PROCESSING, BatchStatus.COMPLETED_WITH_FAILURES, BatchStatus.FAILED)
-        if self.status not in reopenable or not failed:
+    def reopen(self, error_type: str | None, status: ItemStatus) -> tuple[int, int] | None:
+        """A retry of the rows in that state, of one error type where one is named."""
+        chosen = [row for row in self.rows if row.status is status and error_type in (None, row.error)]
+        reopenable = {BatchStatus.PROCESSING, BatchStatus.PAUSED, BatchStatus.COMPLETED_WITH_FAILURES}
+        reopenable |= {BatchStatus.FAILED} | ({BatchStatus.CANCELLED} if status is ItemStatus.CANCELLED else set())
+        if self.status not in reopenable or not chosen:
             return None
-        self.status = BatchStatus.PROCESSING
+        if self.status is not BatchStatus.PAUSED:
+            self.status = BatchStatus.PROCESSING
         self.epoch += 1
-        for row in failed:
+        for row in chosen:
             row.status, row.claim_id, row.worker_id, row.due = ItemStatus.PENDING, None, None, True
             row.attempts = row.crashes = row.throttles = 0
+            row.error = row.error if status is ItemStatus.FAILED else None
+        self.forgiven = self.count(ItemStatus.FAILED)
+        self.ends_as, self.paused_by_budget, self.has_deadline = BatchStatus.CANCELLED, False, False
         self.events.append(("reopened", self.epoch))
-        return self.epoch, len(failed)
+        return self.epoch, len(chosen)

@@ -124,7 +124,14 @@ async def at_the_lock(actor: Actor, call: Coroutine[Any, Any, Answer]) -> AsyncI
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def add_batch(batches: BatchStore, total: int, key: str | None = None, opened: bool = True) -> UUID:
+async def add_batch(
+    batches: BatchStore,
+    total: int,
+    key: str | None = None,
+    opened: bool = True,
+    options: dict[str, Any] | None = None,
+    deadline: timedelta | None = None,
+) -> UUID:
     """A new batch of `total` items with the keys k0, k1, …; processing if `opened`, else pending."""
     batch_id = uuid4()
     key = key or str(batch_id)
@@ -133,7 +140,8 @@ async def add_batch(batches: BatchStore, total: int, key: str | None = None, ope
         for first in range(0, total, 5_000):
             seqs = range(first, min(total, first + 5_000))
             await submission.copy_items(batch_id, first, [StoredItem(f"k{seq}", f'{{"n": {seq}}}') for seq in seqs])
-        await submission.insert_batch(NewBatch(batch_id, HANDLER, key, WORKFLOW, None, {}), total, FINGERPRINT)
+        new = NewBatch(batch_id, HANDLER, key, WORKFLOW, None, options or {}, deadline)
+        await submission.insert_batch(new, total, FINGERPRINT)
     if opened:
         await batches.open_batch(batch_id, WORKFLOW)
     return batch_id

@@ -42,8 +42,8 @@ async def test_a_close_that_waits_for_a_retry_does_not_close_over_its_pending_ro
         await retrier.work.fail(batch_id, failures(claim.items[1:]), 0)
         transaction = retry.transaction()
         await transaction.start()
-        assert await retry.fetchval(STATEMENTS["reopen_batch"], batch_id) == 2
-        assert await retry.fetchval(STATEMENTS["reopen_rows"], batch_id, None, None) == 1
+        assert await retry.fetchval(STATEMENTS["reopen_batch"], batch_id, "failed") == 2
+        assert await retry.fetchval(STATEMENTS["reopen_rows"], batch_id, "failed", None, None) == 1
         async with at_the_lock(closer, closer.batches.close_batch(batch_id, 1, LONG_GRACE)) as closing:
             await transaction.commit()
         assert closing.result() is False
@@ -72,7 +72,7 @@ async def test_a_claim_waits_for_a_cancel_or_a_retry_and_then_takes_nothing(url:
         batch_id = await add_batch(claimer.batches, 3)
         transaction = other.transaction()
         await transaction.start()
-        await other.fetch(STATEMENTS[statement], batch_id, *(["stop"] if statement == "cancel_batch" else []))
+        await other.fetch(STATEMENTS[statement], batch_id, "stop" if statement == "cancel_batch" else "failed")
         async with at_the_lock(claimer, claimer.claim(batch_id)) as claiming:
             await transaction.commit()
         assert claiming.result() == Claim(False, [])

@@ -9,6 +9,7 @@ import os
 import random
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fanout.devstack import Stack
 from fanout.states import BATCH_MOVES, CLOSED, ITEM_MOVES, BatchStatus, ItemStatus
-from fanout.store import BatchStore, Completion, Pool, Verdict, WorkerFacts, WorkStore, connect_pool
+from fanout.store import BatchStore, Completion, Pool, Reopened, Verdict, WorkerFacts, WorkStore, connect_pool
 from fanout.store.audit import count_recorded_twice, count_settles, install_audit
 from tests.store.model import OPEN, ModelBatch
 from tests.store.support import HANDLER, LONG_GRACE, NEVER_AWAY, NO_GRACE, STALE_AFTER, WORKFLOW, add_batch, database
@@ -28,6 +29,7 @@ from tests.store.support import HANDLER, LONG_GRACE, NEVER_AWAY, NO_GRACE, STALE
 CHAOS = "FANOUT_CHAOS" in os.environ
 EXAMPLES, STEPS = (2_000, 80) if CHAOS else (40, 40)
 MOST_ROWS = 6
+RETRIED_WHILE_OPEN = (BatchStatus.PROCESSING, BatchStatus.PAUSED)
 
 # The tests' own record of every update, beside the store's audit of settles.
 RECORD_MOVES = """
@@ -67,6 +69,7 @@ from fanout.events where batch_id = $1 order by id
 NAMED = st.dictionaries(st.integers(0, MOST_ROWS - 1), st.sampled_from([0, 0, 1, 1, 2]), max_size=MOST_ROWS)
 SLOTS = st.sampled_from([0, 0, 15])
 ERRORS = st.sampled_from(["Broken", "Flaky"])
+REOPENED: st.SearchStrategy[Reopened] = st.sampled_from(["failed", "failed", "cancelled"])
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,19 @@ class StoreMachine(RuleBasedStateMachine):
         self.batch_id = UUID(int=0)
         self.model = ModelBatch(0, set())
 
-    @initialize(total=st.integers(3, MOST_ROWS), opened=st.sampled_from([True, True, True, False]))
-    def submit(self, total: int, opened: bool) -> None:
-        self.model = ModelBatch(total, {worker.id for worker in self.workers})
-        self.batch_id = self.run(add_batch(self.batches, total, opened=opened))
+    @initialize(
+        total=st.integers(3, MOST_ROWS),
+        opened=st.sampled_from([True, True, True, False]),
+        limit=st.sampled_from([None, None, 0, 1, 2]),
+        on_budget=st.sampled_from(["pause", "fail"]),
+    )
+    def submit(self, total: int, opened: bool, limit: int | None, on_budget: str) -> None:
+        """Every batch has a deadline that has passed, which is noticed when somebody looks."""
+        self.model = ModelBatch(total, {worker.id for worker in self.workers}, limit, on_budget)
+        options = {} if limit is None else {"failure_limit": limit, "on_budget": on_budget}
+        self.batch_id = self.run(
+            add_batch(self.batches, total, opened=opened, options=options, deadline=timedelta(microseconds=1))
+        )
         for worker in self.workers:
             self.refresh(worker)
         if opened:
@@ -224,6 +236,26 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range((1 + twice) * sure):
             assert self.run(self.batches.cancel_batch(self.batch_id, "test")) is self.model.cancel()
 
+    @rule(twice=st.booleans(), sure=st.sampled_from([True, *[False] * 7]))
+    def expire(self, twice: bool, sure: bool) -> None:
+        for _ in range((1 + twice) * sure):
+            assert self.run(self.batches.expire_batch(self.batch_id)) is self.model.expire()
+
+    @rule(sure=st.sampled_from([True, False, False]))
+    def pause(self, sure: bool) -> None:
+        if sure:
+            assert self.run(self.batches.pause_batch(self.batch_id)) is self.model.pause()
+
+    @rule()
+    def resume(self) -> None:
+        assert self.run(self.batches.resume_batch(self.batch_id)) is self.model.resume()
+
+    @rule(twice=st.booleans())
+    def trip(self, twice: bool) -> None:
+        for _ in range(1 + twice):
+            self.run(self.work.trip_budget(self.batch_id))
+            self.model.trip()
+
     @rule(back=st.sampled_from([0, 0, 0, 1, -1]), overdue=st.booleans(), twice=st.booleans())
     def close(self, back: int, overdue: bool, twice: bool) -> None:
         for _ in range(1 + twice):
@@ -231,10 +263,11 @@ class StoreMachine(RuleBasedStateMachine):
             grace = NO_GRACE if overdue else LONG_GRACE
             assert self.run(self.batches.close_batch(self.batch_id, epoch, grace)) is self.model.close(epoch, overdue)
 
-    @rule(error=st.one_of(st.none(), ERRORS), twice=st.booleans())
-    def reopen(self, error: str | None, twice: bool) -> None:
+    @rule(error=st.one_of(st.none(), ERRORS), status=REOPENED, twice=st.booleans())
+    def reopen(self, error: str | None, status: Reopened, twice: bool) -> None:
         for _ in range(1 + twice):
-            assert self.run(self.batches.reopen_batch(self.batch_id, error)) == self.model.reopen(error)
+            reopened = self.run(self.batches.reopen_batch(self.batch_id, error, status=status))
+            assert reopened == self.model.reopen(error, ItemStatus(status))
 
     @rule(worker=st.integers(0, 2))
     def look(self, worker: int) -> None:
@@ -296,6 +329,7 @@ class StoreMachine(RuleBasedStateMachine):
         if self.batch_id == UUID(int=0):
             return
         self.open(WORKFLOW)
+        self.resume()
         self.time_passes()
         for worker in range(3):
             self.lease(worker, "gone")
@@ -315,7 +349,7 @@ def _is_allowed(move: asyncpg.Record) -> bool:
     """A move of the tables, or a takeover, or a retry of a batch that still runs."""
     if move["subject"] == "batch":
         was, became = BatchStatus(move["was"]), BatchStatus(move["became"])
-        return became in BATCH_MOVES[was] or was is became is BatchStatus.PROCESSING
+        return became in BATCH_MOVES[was] or (was is became and was in RETRIED_WHILE_OPEN)
     was_item, became_item = ItemStatus(move["was"]), ItemStatus(move["became"])
     if was_item is became_item:
         # A takeover has a new claim; `time_passes` is no call of the store.

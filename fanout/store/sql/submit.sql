@@ -13,8 +13,8 @@ insert into fanout.results (batch_id, seq) select $1, generate_series(0, $2::int
 
 -- name: insert_batch
 with batch as (
-    insert into fanout.batches (id, handler, key, workflow_id, title, fingerprint, options, total)
-    values ($1, $2, $3, $4, $5, $6, $7, $8)
+    insert into fanout.batches (id, handler, key, workflow_id, title, fingerprint, options, total, deadline_at)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp() + $9::interval)
     returning id
 ), head as (
     insert into fanout.event_heads (batch_id, last_id) select id, 1 from batch
