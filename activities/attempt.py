@@ -100,8 +100,12 @@ class Attempt:
     def stop(self) -> None:
         """Claims nothing more; what has not started is given back, what runs goes on."""
         self._stopping = True
-        self._runner.withdraw(list(self._running))
+        self.hold_back()
         self._news.set()
+
+    def hold_back(self) -> None:
+        """Gives back what has not started; what runs goes on, and the attempt with it."""
+        self._runner.withdraw(list(self._running))
 
     async def finished_within(self, seconds: float) -> None:
         """Waits for `run` to return; after that time interrupts what still runs, and at last gives its rows back."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from uuid import UUID
 
 from fanout.handlers import Ending, Handler, Outcome
@@ -16,10 +16,14 @@ log = logging.getLogger("fanout.breaker")
 
 
 class Breakers:
-    """Opens the breaker of a batch, for all workers, once a row of equal errors is as long as its handler allows."""
+    """Opens the breaker of a batch, for all workers, once a row of equal errors is as long as its handler allows.
 
-    def __init__(self, store: WorkStore) -> None:
+    `on_opened` is told of the batch then.
+    """
+
+    def __init__(self, store: WorkStore, on_opened: Callable[[UUID], None]) -> None:
         self._store = store
+        self._on_opened = on_opened
         self._rows: dict[UUID, tuple[str, int]] = {}
         self._opening: set[asyncio.Task[None]] = set()
 
@@ -46,6 +50,7 @@ class Breakers:
         )
         try:
             await self._store.open_breaker(batch_id, error_type, handler.breaker.delay, in_a_row)
+            self._on_opened(batch_id)
         except OUTAGE as error:
             log.warning("batch %s: its breaker could not be opened: %s", batch_id, type(error).__name__)
 

@@ -69,7 +69,7 @@ class Engine:
         self._pools = pools
         self._settler = Settler(WorkStore(pools[1], stale_after), self._on_written)
         self._lease = Lease(WorkStore(pools[2], stale_after), worker)
-        self._breakers = Breakers(self.store)
+        self._breakers = Breakers(self.store, self._hold_back)
         self._identity = worker.identity
         assert settings.database_url is not None
         url = settings.database_url.get_secret_value()
@@ -169,6 +169,12 @@ class Engine:
             self._on_written(Entry(token, row, settles), True)
         else:
             self.settle(token, row, settles)
+
+    def _hold_back(self, batch_id: UUID) -> None:
+        """The batch's breaker opened: what is claimed and has not started is given back."""
+        for attempt in list(self._attempts):
+            if attempt.batch_id == batch_id:
+                attempt.hold_back()
 
     def _on_blocked(self, blockage: Blockage[Work[Token]]) -> None:
         """A handler that never lets others run is named in the log, and by an event of its batch."""

@@ -2,12 +2,13 @@
 
 from fanout.client import BatchHandle, FanoutClient, Item, Status, SubmitOutcome
 from fanout.errors import FanoutError, InvalidRequest, PermanentError, RetryLater, ServerUnreachable
-from fanout.handlers import Context, handler
+from fanout.handlers import Breaker, Context, handler
 from fanout.servers import Servers
 from fanout.settings import Settings
 
 __all__ = [
     "BatchHandle",
+    "Breaker",
     "Context",
     "FanoutClient",
     "FanoutError",

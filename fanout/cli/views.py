@@ -84,13 +84,17 @@ def status_view(status: Status) -> Table:
             ("created", when(status.created_at)),
             ("started", when(status.started_at)),
             ("deadline", when(status.deadline_at)),
-            ("breaker", None if status.breaker is None else Text(f"open: {status.breaker.error_type}", style="red")),
+            ("breaker", _breaker(status)),
             ("next probe", None if status.breaker is None else when(status.breaker.until)),
             ("may fail", None if status.max_failures is None else Text(str(status.max_failures))),
             ("closed", _closed(status)),
             ("workers", workers_text(status)),
         ]
     )
+
+
+def _breaker(status: Status) -> Text | None:
+    return None if status.breaker is None else Text(f"open: {printable(status.breaker.error_type)}", style="red")
 
 
 def _bar(status: Status) -> Table:

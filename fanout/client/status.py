@@ -10,7 +10,7 @@ from fanout.store import BatchRow
 
 
 class Breaker(BaseModel):
-    """Why a batch starts nothing although it is `processing`: one type of error in a row; when the next item is tried."""
+    """Why a batch that is `processing` starts nothing: errors of one type in a row, and when the next item is tried."""
 
     model_config = ConfigDict(frozen=True)
 

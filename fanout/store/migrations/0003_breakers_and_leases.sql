@@ -4,11 +4,8 @@ alter table fanout.batches
     add column breaker_until timestamptz,
     add constraint batches_breaker check ((breaker_type is null) = (breaker_until is null));
 
--- Since when a worker has renewed its lease without a gap, and the database session that it does it by.
-alter table fanout.workers
-    add column fresh_since   timestamptz not null default clock_timestamp(),
-    add column session_pid   integer,
-    add column session_start timestamptz;
+-- Since when a worker has renewed its lease without a gap.
+alter table fanout.workers add column fresh_since timestamptz not null default clock_timestamp();
 
 -- After a database outage every lease looks stale until its worker is back. So only a worker that has been back for three seconds
 -- itself, in which all others could renew theirs, takes silence for death.

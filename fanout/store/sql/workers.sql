@@ -1,9 +1,8 @@
 -- name: refresh_worker
 -- The lease of all that this worker claimed. Repeating it is harmless; a row that was removed comes back.
-insert into fanout.workers as w (id, identity, handlers, build, concurrency, session_pid, session_start)
-values ($1, $2, $3, $4, $5, pg_backend_pid(), (select a.backend_start from pg_stat_get_activity(pg_backend_pid()) a))
+insert into fanout.workers as w (id, identity, handlers, build, concurrency) values ($1, $2, $3, $4, $5)
 on conflict (id) do update
-    set seen_at = clock_timestamp(), session_pid = excluded.session_pid, session_start = excluded.session_start,
+    set seen_at = clock_timestamp(),
         fresh_since = case when w.seen_at > clock_timestamp() - interval '3 seconds'
             then w.fresh_since else clock_timestamp() end;
 
