@@ -105,6 +105,19 @@ async def test_a_budget_that_is_overdrawn_by_the_last_item_fails_the_batch_or_ju
     }
 
 
+async def test_a_batch_that_its_budget_paused_closes_when_the_last_item_that_ran_has_ended(fanout: Deployment) -> None:
+    await start_worker(fanout, "--concurrency", "4", handlers=HANDLERS)
+    batch = await fanout.client.submit("closing.work", ["bad", "slow", "slow", "slow"], max_failures=0)
+
+    async def tripped() -> bool:
+        return (await batch.progress()).status == "paused"
+
+    await eventually(tripped)
+    status = await closed(batch, 30)
+    assert (status.status, status.completed, status.failed) == ("completed_with_failures", 3, 1)
+    assert await fanout.client.store.read_violations(batch.batch_id) == []
+
+
 async def test_a_budget_wakes_a_batch_whose_other_items_sleep_for_long(fanout: Deployment) -> None:
     await start_worker(fanout)
     items = [{"after": 3_000}] * 5 + [{"fail": 1}]

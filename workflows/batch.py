@@ -36,6 +36,8 @@ from workflows.shards import SHARDED_ITEMS, Shards
 from workflows.window import Window, local
 
 PAUSE_LOOK = timedelta(hours=1)
+PAUSE_LOOKS = 12
+"""After so many looks, each twice as long after the last, they are an hour apart."""
 CANCEL_LOOK = timedelta(seconds=1)
 CANCEL_REQUEST_WAIT = timedelta(seconds=10)
 # Two clocks may differ by a little: where the deadline's timer was early it waits again, but never in a hot loop.
@@ -56,6 +58,7 @@ class Batch:
         self._progress = Progress(status="pending", total=0, completed=0, failed=0, cancelled=0)
         self._shown_status: BatchStatus | None = None
         self._deadline: asyncio.Task[None] | None = None
+        self._looks_while_paused = 0
 
     @workflow.run
     async def run(self, start: BatchStart) -> BatchOutcome:
@@ -155,14 +158,22 @@ class Batch:
             view = await local(BatchActivities.close_batch, self._close_request(view))
 
     async def _work(self, view: BatchView) -> None:
+        self._looks_while_paused = self._looks_while_paused + 1 if view.status is BatchStatus.PAUSED else 0
         match view.status:
             case BatchStatus.PAUSED:
-                await self._sleep(PAUSE_LOOK)
+                await self._sleep(self._pause_look(view))
             case BatchStatus.CANCELLING:
                 if view.completed + view.failed + view.cancelled < view.total:
                     await self._sleep(CANCEL_LOOK)
             case _:
                 await self._fan_out(view)
+
+    def _pause_look(self, view: BatchView) -> timedelta:
+        """A pause by the budget ends with the last item that runs, of which nobody tells: the first looks come soon."""
+        if not view.has_budget or self._looks_while_paused > PAUSE_LOOKS:
+            return PAUSE_LOOK
+        seconds: int = 2 ** (self._looks_while_paused - 1)
+        return timedelta(seconds=seconds)
 
     async def _sleep(self, longest: timedelta) -> None:
         with suppress(TimeoutError):

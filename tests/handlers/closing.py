@@ -17,7 +17,7 @@ async def work(payload: str, ctx: Context) -> str:
     """Takes a moment, then works or fails; what is mended fails in the first epoch only."""
     with (LEDGER / f"start-{ctx.seq}").open("a") as lines:
         lines.write(f"{ctx.epoch}\n")
-    await asyncio.sleep(30 if payload == "long" else 0.05)
+    await asyncio.sleep({"long": 30, "slow": 3}.get(payload, 0.05))
     if payload == "bad" or (payload == "mended" and ctx.epoch == 1):
         raise PermanentError("no")
     return payload
