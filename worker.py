@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="worker.py",
-        description="Runs items of Fanout's batches until SIGTERM, then drains; a second one means now.",
+        description="Runs items of Fanout's batches until SIGTERM, then drains; a second one gives all back now.",
     )
     parser.add_argument(
         "--handlers", nargs="+", metavar="MODULE", help="modules with handlers (default: FANOUT_HANDLERS)"
@@ -115,7 +115,7 @@ def build() -> str:
 
 async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> int:
     """Works until a signal, then drains; 0 when everything was given back, else 1."""
-    stop = signals()
+    stop, hurry = signals()
     settings = settings.with_values({"database_url": SecretStr(servers.database_url)})
     temporal, engine = await connect(settings, servers, identity, handlers)
     pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
@@ -127,7 +127,7 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
             print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
             await stop.wait()
             log.info("draining: running items have %g s", settings.grace_seconds)
-            await engine.drain()
+            await engine.drain(hurry)
         unwritten = await engine.stop()
     finally:
         pool.terminate()
@@ -161,19 +161,19 @@ def spare_the_collector() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def signals() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one ends the process."""
-    stop = asyncio.Event()
+def signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """Events that the first SIGTERM or SIGINT sets, and the second; the third one ends the process."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
-        if stop.is_set():
+        if hurry.is_set():
             leave(1)
-        stop.set()
+        (hurry if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    return stop
+    return stop, hurry
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
