@@ -46,6 +46,8 @@ BATCH_CONNECTIONS = 4
 IDENTITY_CHARACTERS = 200
 # What a drain may take beyond the grace time: interrupted handlers are waited for and rows are written back.
 DRAIN_SECONDS = 5.0
+# For workflows to schedule anew what was given back: what they have in hand when they stop waits for STICKY_SECONDS.
+HANDOVER_SECONDS = 0.5
 
 log = logging.getLogger("fanout.worker")
 
@@ -121,36 +123,48 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
     pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
     try:
         store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
-        worker = make_worker(temporal, settings, identity, engine, store)
-        async with worker:
+        batches = make_batch_worker(temporal, settings, identity, engine, store)
+        ranges = make_range_worker(temporal, settings, identity, engine)
+        async with batches, ranges:
             log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
             print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
             await stop.wait()
             log.info("draining: running items have %g s", settings.grace_seconds)
-            await engine.drain(hurry)
+            # First of all no more ranges: one that came now would be given back, scheduled anew, and might come again.
+            await asyncio.gather(ranges.shutdown(), engine.drain(hurry))
+            await asyncio.sleep(HANDOVER_SECONDS)
         unwritten = await engine.stop()
     finally:
         pool.terminate()
     return 1 if unwritten else 0
 
 
-def make_worker(temporal: Client, settings: Settings, identity: str, engine: Engine, store: BatchStore) -> Worker:
-    """The Temporal worker: workflows, range activities, and the short local ones beside them."""
-    ranges = RangeActivities(engine)
-    batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds)
+def make_batch_worker(temporal: Client, settings: Settings, identity: str, engine: Engine, store: BatchStore) -> Worker:
+    """The half of the Temporal worker that runs workflows, with their short local activities."""
     return Worker(
         temporal,
         task_queue=settings.names.task_queue,
         workflows=[Batch, Shard],
-        activities=[ranges.process_range, *batches.all],
+        activities=BatchActivities(store, engine.database_id, settings.heartbeat_seconds).all,
+        no_remote_activities=True,
+        identity=identity,
+        max_cached_workflows=settings.workflow_cache,
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=2, initial=2, maximum=20),
+        sticky_queue_schedule_to_start_timeout=STICKY_SECONDS,
+    )
+
+
+def make_range_worker(temporal: Client, settings: Settings, identity: str, engine: Engine) -> Worker:
+    """The half that runs ranges: a drain ends it first, while workflows go on and schedule what it gives back."""
+    return Worker(
+        temporal,
+        task_queue=settings.names.task_queue,
+        activities=[RangeActivities(engine).process_range],
         identity=identity,
         max_concurrent_activities=settings.concurrency,
-        max_cached_workflows=settings.workflow_cache,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(initial=2, maximum=50),
-        workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=2, initial=2, maximum=20),
         max_heartbeat_throttle_interval=timedelta(seconds=settings.beat_seconds),
         default_heartbeat_throttle_interval=timedelta(seconds=settings.beat_seconds),
-        sticky_queue_schedule_to_start_timeout=STICKY_SECONDS,
         graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds + DRAIN_SECONDS),
     )
 

@@ -177,3 +177,19 @@ async def queue(fanout: Deployment, items: int, seconds: float) -> None:
     )
     await assert_nothing_charged(batch)
     await assert_sound(fanout, batch)
+
+
+async def test_a_draining_worker_takes_no_more_ranges(fanout: Deployment) -> None:
+    """With slots free and ranges waiting, it would only hand them back, again and again, for the whole grace time."""
+    worker = await start_worker(fanout, "--concurrency", "20", "--grace", "5")
+    timeline = Timeline(fanout.folder)
+    seconds = [60, 60, *[0.05] * 4_000]
+    batch = await fanout.client.submit("timed.once", [{"seconds": item} for item in seconds])
+    await timeline.noted("start", batch, 100)
+    workflow = fanout.temporal.get_workflow_handle((await batch.read()).workflow_id)
+    worker.process.send_signal(signal.SIGTERM)
+    await eventually(lambda: said(worker, "draining"))
+    before = (await workflow.describe()).history_length
+    assert await ended(worker) == 0
+    assert (await workflow.describe()).history_length < before + 120
+    await assert_nothing_charged(batch)
