@@ -29,6 +29,8 @@ UNWRITTEN_ROWS = 1_000
 LONGEST_SECONDS = 300.0
 """After so long an attempt claims no more: a waiting range must not be held by one worker for hours."""
 LONGEST_WAIT_SECONDS = 30.0
+CROWDED_WAIT_SECONDS = 1.0
+"""How long a range may sleep as a pending activity while others wait for its place: no longer than Temporal's grain."""
 HELD_SECONDS = 1.0
 OUTAGE_SECONDS = 1.0
 OBEY_SECONDS = 1.0
@@ -327,7 +329,7 @@ class Attempt:
             return self._outcome(RangeEnd.YIELDED, rest)
         if remainder.due_in is None:
             raise RangeWaits("HeldElsewhere", f"a live worker holds {remainder.open} items", HELD_SECONDS)
-        if remainder.due_in > LONGEST_WAIT_SECONDS:
+        if remainder.due_in > (CROWDED_WAIT_SECONDS if self._work.crowded else LONGEST_WAIT_SECONDS):
             return self._outcome(RangeEnd.WAITING, rest, remainder.due_in)
         kind = remainder.error_type or "Waiting"
         raise RangeWaits(kind, f"{remainder.open} items wait for their next attempt", max(0.0, remainder.due_in))
@@ -337,6 +339,7 @@ class Attempt:
             end=end,
             completed=self.completed,
             failed=self.failed,
+            ended=self._ended,
             item_seconds=self._item_seconds or 0.0,
             elapsed_seconds=time.monotonic() - self._started,
             rest=rest,
