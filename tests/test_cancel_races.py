@@ -17,7 +17,7 @@ from tests.support import Deployment, eventually
 from tests.timeline import Timeline, assert_sound, start_worker
 
 SEED = 20261130
-ROUNDS_AT_ONCE = 40
+ROUNDS_AT_ONCE = 20
 LAST_START_SECONDS = 2.0
 """How long after the answer to a cancel an item that was claimed before it may still start."""
 

@@ -35,7 +35,7 @@ class Timeline:
         """All moments of all items, in order."""
         return sorted(moment for moments in self.moments(word, batch).values() for moment in moments)
 
-    async def noted(self, word: str, batch: BatchHandle, number: int = 1, timeout: float = 30) -> list[float]:
+    async def noted(self, word: str, batch: BatchHandle, number: int = 1, timeout: float = 60) -> list[float]:
         """Waits until `word` was noted so often."""
 
         async def enough() -> list[float]:
