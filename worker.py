@@ -47,6 +47,8 @@ BATCH_CONNECTIONS = 4
 IDENTITY_CHARACTERS = 200
 # What a drain may take beyond the grace time: interrupted handlers are waited for and rows are written back.
 DRAIN_SECONDS = 5.0
+# For workflows to schedule anew what was given back: what they have in hand when they stop waits for STICKY_SECONDS.
+HANDOVER_SECONDS = 0.5
 
 log = logging.getLogger("fanout.worker")
 
@@ -55,7 +57,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="worker.py",
-        description="Runs items of Fanout's batches until SIGTERM, then drains; a second one means now.",
+        description="Runs items of Fanout's batches until SIGTERM, then drains; a second one gives all back now.",
     )
     parser.add_argument(
         "--handlers", nargs="+", metavar="MODULE", help="modules with handlers (default: FANOUT_HANDLERS)"
@@ -116,45 +118,60 @@ def build() -> str:
 
 async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> int:
     """Works until a signal, then drains; 0 when everything was given back, else 1."""
-    stop = signals()
+    stop, hurry = signals()
     settings = settings.with_values({"database_url": SecretStr(servers.database_url)})
     temporal, engine = await connect(settings, servers, identity, handlers)
     pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
     try:
         store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
         starter = Starter(temporal, settings.names, engine.database_id, servers.temporal_chosen_by)
-        worker = make_worker(temporal, settings, identity, engine, store, starter)
-        async with worker:
+        batches = make_batch_worker(temporal, settings, identity, batch_activities(settings, engine, store, starter))
+        ranges = make_range_worker(temporal, settings, identity, engine)
+        async with batches, ranges:
             log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
             print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
             await stop.wait()
             log.info("draining: running items have %g s", settings.grace_seconds)
-            await engine.drain()
+            # First of all no more ranges: one that came now would be given back, scheduled anew, and might come again.
+            await asyncio.gather(ranges.shutdown(), engine.drain(hurry))
+            await asyncio.sleep(HANDOVER_SECONDS)
         unwritten = await engine.stop()
     finally:
         pool.terminate()
     return 1 if unwritten else 0
 
 
-def make_worker(
-    temporal: Client, settings: Settings, identity: str, engine: Engine, store: BatchStore, starter: Starter
-) -> Worker:
-    """The Temporal worker: workflows, range activities, and the short local ones beside them."""
-    ranges = RangeActivities(engine)
-    batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
+def batch_activities(settings: Settings, engine: Engine, store: BatchStore, starter: Starter) -> BatchActivities:
+    """The short activities of workflows."""
+    return BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
+
+
+def make_batch_worker(temporal: Client, settings: Settings, identity: str, activities: BatchActivities) -> Worker:
+    """The half of the Temporal worker that runs workflows, with their short local activities."""
     return Worker(
         temporal,
         task_queue=settings.names.task_queue,
         workflows=[Batch, Shard],
-        activities=[ranges.process_range, *batches.all],
+        activities=activities.all,
+        no_remote_activities=True,
+        identity=identity,
+        max_cached_workflows=settings.workflow_cache,
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=2, initial=2, maximum=20),
+        sticky_queue_schedule_to_start_timeout=STICKY_SECONDS,
+    )
+
+
+def make_range_worker(temporal: Client, settings: Settings, identity: str, engine: Engine) -> Worker:
+    """The half that runs ranges: a drain ends it first, while workflows go on and schedule what it gives back."""
+    return Worker(
+        temporal,
+        task_queue=settings.names.task_queue,
+        activities=[RangeActivities(engine).process_range],
         identity=identity,
         max_concurrent_activities=settings.concurrency,
-        max_cached_workflows=settings.workflow_cache,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(initial=2, maximum=50),
-        workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=2, initial=2, maximum=20),
         max_heartbeat_throttle_interval=timedelta(seconds=settings.beat_seconds),
         default_heartbeat_throttle_interval=timedelta(seconds=settings.beat_seconds),
-        sticky_queue_schedule_to_start_timeout=STICKY_SECONDS,
         graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds + DRAIN_SECONDS),
     )
 
@@ -165,19 +182,19 @@ def spare_the_collector() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def signals() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one ends the process."""
-    stop = asyncio.Event()
+def signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """Events that the first SIGTERM or SIGINT sets, and the second; the third one ends the process."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
-        if stop.is_set():
+        if hurry.is_set():
             leave(1)
-        stop.set()
+        (hurry if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    return stop
+    return stop, hurry
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

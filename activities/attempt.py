@@ -34,6 +34,8 @@ UNWRITTEN_ROWS = 1_000
 LONGEST_SECONDS = 300.0
 """After so long an attempt claims no more: a waiting range must not be held by one worker for hours."""
 LONGEST_WAIT_SECONDS = 30.0
+CROWDED_WAIT_SECONDS = 1.0
+"""How long a range may sleep as a pending activity while others wait for its place: no longer than Temporal's grain."""
 OUTAGE_SECONDS = 1.0
 OBEY_SECONDS = 1.0
 PROBE_DELAY = timedelta(seconds=30)
@@ -378,7 +380,7 @@ class Attempt:
         if self._stopping or (remainder.claimable and self._breaker_in is None):
             return self._outcome(RangeEnd.YIELDED, rest)
         wait = why_wait(remainder, self._breaker_in)
-        if wait.seconds > LONGEST_WAIT_SECONDS:
+        if wait.seconds > (CROWDED_WAIT_SECONDS if self._work.crowded else LONGEST_WAIT_SECONDS):
             return self._outcome(RangeEnd.WAITING, rest, wait.seconds)
         raise wait
 
@@ -387,6 +389,7 @@ class Attempt:
             end=end,
             completed=self.completed,
             failed=self.failed,
+            ended=self._ended,
             item_seconds=self._item_seconds or 0.0,
             elapsed_seconds=time.monotonic() - self._started,
             rest=rest,

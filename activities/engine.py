@@ -213,14 +213,24 @@ class Engine:
             status, epoch = currency.get(attempt.batch_id, (BatchStatus.CANCELLED, 0))
             attempt.on_currency(status, epoch)
 
-    async def drain(self) -> None:
-        """Stops claiming, lets running items finish within the grace time, and gives the rest back."""
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Stops claiming, lets running items finish within the grace time, which `hurry` ends, gives the rest back."""
         self.draining = True
         for attempt in list(self._attempts):
             attempt.stop()
+        finishing = asyncio.create_task(self._finished_within(self.settings.grace_seconds))
+        hurried = asyncio.create_task(hurry.wait())
+        await asyncio.wait((finishing, hurried), return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not finishing.done():
+            finishing.cancel()
+            finishing = asyncio.create_task(self._finished_within(0))
+        await finishing
+
+    async def _finished_within(self, seconds: float) -> None:
         async with asyncio.TaskGroup() as group:
             for attempt in list(self._attempts):
-                group.create_task(attempt.finished_within(self.settings.grace_seconds))
+                group.create_task(attempt.finished_within(seconds))
 
     async def stop(self) -> int:
         """Ends everything; answers how many rows could not be written, which others will take over."""

@@ -119,12 +119,13 @@ class KeysRequest(BatchReference):
 
 
 class RangeInput(BatchReference):
-    """One activity's work: the open rows of `span`, under `epoch`."""
+    """One activity's work: the open rows of `span`, under `epoch`; `crowded` when more wait than may be pending."""
 
     handler: str
     key: str
     epoch: int
     span: Span
+    crowded: bool = False
 
 
 class RangeEnd(StrEnum):
@@ -136,12 +137,16 @@ class RangeEnd(StrEnum):
 
 
 class RangeOutcome(Model):
-    """What a range activity did; `rest` holds open rows unless it is done, due in `due_seconds` when it is waiting."""
+    """What a range activity did; `rest` holds open rows unless it is done, due in `due_seconds` when it is waiting.
+
+    `ended` counts the executions of its items, also those after which an item is to come again.
+    """
 
     end: RangeEnd
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
+    ended: int = 0
     item_seconds: float = 0.0
     elapsed_seconds: float = 0.0
     rest: Span | None = None

@@ -25,13 +25,14 @@ def next_pace(pace: Pace, outcome: RangeOutcome, passed: int, fixed: int | None)
     Rows that were settled before count as passed too: after a reset a workflow must get past them quickly.
     """
     item_seconds = pace.item_seconds
-    if outcome.settled > 0:
+    worked = outcome.settled > 0 or outcome.ended > 0
+    if worked:
         item_seconds = outcome.item_seconds if item_seconds is None else (item_seconds + outcome.item_seconds) / 2
     if fixed is not None:
         return Pace(range_size=fixed, item_seconds=item_seconds)
     if passed == 0:
         return pace
-    if item_seconds is not None and item_seconds >= SLOW_ITEM_SECONDS and outcome.settled > 0:
+    if item_seconds is not None and item_seconds >= SLOW_ITEM_SECONDS and worked:
         return Pace(range_size=1, item_seconds=item_seconds)
     wanted = int(RANGE_SECONDS * passed / max(outcome.elapsed_seconds, 0.001))
     if outcome.elapsed_seconds < RANGE_SECONDS / 2:

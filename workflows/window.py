@@ -108,6 +108,13 @@ class Window:
     def _probing(self) -> bool:
         return self.pace.item_seconds is None and workflow.time() < self._probe_until
 
+    @property
+    def _crowded(self) -> bool:
+        """Whether there is more to do than may be pending at once: then nothing should sleep in its place."""
+        size = self._shard.fixed_range_size or self.pace.range_size
+        left = sum(-(-span.size // size) for span in self.rest)
+        return self._pending + left > window_size(self.pace, self._slots, self._workers, probing=False)
+
     async def _look(self) -> None:
         self._woken = False
         self._looked_at = workflow.time()
@@ -163,6 +170,7 @@ class Window:
                     key=shard.key,
                     epoch=shard.epoch,
                     span=span,
+                    crowded=self._crowded,
                 ),
                 heartbeat_timeout=timedelta(seconds=shard.heartbeat_seconds),
                 start_to_close_timeout=RANGE_LIMIT,
@@ -196,6 +204,8 @@ class Window:
         self._tasks = [task for task in self._tasks if not task.done()]
         for span, outcome in finished:
             passed = span.size - (outcome.rest.size if outcome.rest is not None else 0)
+            # Items that ran and are to come again tell as much of the pace as those that settled.
+            passed = max(passed, min(outcome.ended, span.size))
             self.pace = next_pace(self.pace, outcome, passed, self._shard.fixed_range_size)
             self._put_back(outcome)
             self._on_outcome(outcome)
