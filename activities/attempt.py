@@ -30,8 +30,10 @@ LONGEST_SECONDS = 300.0
 """After so long an attempt claims no more: a waiting range must not be held by one worker for hours."""
 LONGEST_WAIT_SECONDS = 30.0
 HELD_SECONDS = 1.0
+ELSEWHERE_SECONDS = 0.2
 OUTAGE_SECONDS = 1.0
 OBEY_SECONDS = 1.0
+ANSWER_SECONDS = 0.5
 
 log = logging.getLogger("fanout.attempt")
 
@@ -75,6 +77,7 @@ class Attempt:
         self._cancelling_since: float | None = None
         self._news = asyncio.Event()
         self._returned = asyncio.Event()
+        self._task: asyncio.Task[object] | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -88,11 +91,19 @@ class Attempt:
 
     async def run(self) -> RangeOutcome:
         """Works until nothing is left to claim; raises RangeWaits when what is left must wait for a moment."""
+        self._task = asyncio.current_task()
         try:
+            if self._stopping:
+                # The worker still takes tasks while it drains, and would be given this one again and again.
+                raise RangeWaits("WorkerLeaves", "this worker is about to leave", ELSEWHERE_SECONDS)
             while not self._stopping and await self._claim_some():
                 pass
             await self._finish()
             return await self._end()
+        except asyncio.CancelledError:
+            if self._deserted:
+                raise RangeWaits("WorkerLeaves", "the database gave it no answer", ELSEWHERE_SECONDS) from None
+            raise
         finally:
             self._returned.set()
             self._engine.forget(self)
@@ -113,6 +124,9 @@ class Attempt:
         self._runner.abandon(list(self._running))
         if not await self._returns_within(OBEY_SECONDS):
             self._desert()
+        if not await self._returns_within(ANSWER_SECONDS) and self._task is not None:
+            # An answer of the database that never comes must not keep a worker from leaving.
+            self._task.cancel()
 
     async def _returns_within(self, seconds: float) -> bool:
         try:

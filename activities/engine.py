@@ -15,11 +15,13 @@ from fanout.handlers.children import refuse_without_pebble
 from fanout.handlers.runner import Report, Runner, Work
 from fanout.settings import Settings
 from fanout.states import BatchStatus
-from fanout.store import OUTAGE, Completion, Pool, Verdict, WorkerFacts, WorkStore, check_schema, connect_pool
+from fanout.store import Completion, Pool, Verdict, WorkerFacts, WorkStore, check_schema, connect_pool
 
 CLAIM_CONNECTIONS = 6
 SETTLE_CONNECTIONS = 2
-LAST_WRITES_SECONDS = 5.0
+WORK_SECONDS = 15.0
+"""How long a claim or a settle, which write some hundred rows at most, may go without an answer."""
+LAST_WRITES_SECONDS = 2.0
 
 log = logging.getLogger("fanout.engine")
 
@@ -64,9 +66,15 @@ class Engine:
         url = settings.database_url.get_secret_value()
         pools: list[Pool] = []
         try:
-            sizes = {"claim": CLAIM_CONNECTIONS, "settle": SETTLE_CONNECTIONS, "lease": 1}
-            for purpose, size in sizes.items():
-                pools.append(await connect_pool(url, purpose=purpose, size=size))
+            # A renewal without an answer must leave time for another one before the lease is over.
+            lease = (1, settings.heartbeat_seconds / 2)
+            needs = {
+                "claim": (CLAIM_CONNECTIONS, WORK_SECONDS),
+                "settle": (SETTLE_CONNECTIONS, WORK_SECONDS),
+                "lease": lease,
+            }
+            for purpose, (size, seconds) in needs.items():
+                pools.append(await connect_pool(url, purpose=purpose, size=size, answer_seconds=seconds))
             engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]))
             await engine._lease.start()
         except BaseException:
@@ -158,9 +166,5 @@ class Engine:
         await self._runner.stop()
         unwritten = await self._settler.stop()
         await self._lease.end()
-        for pool in self._pools:
-            try:
-                await asyncio.wait_for(pool.close(), 2)
-            except OUTAGE:
-                pool.terminate()
+        await asyncio.gather(*(pool.close() for pool in self._pools))
         return unwritten

@@ -8,6 +8,7 @@ from contextlib import suppress
 from fanout.store import OUTAGE, WorkerFacts, WorkStore
 
 REFRESH_SECONDS = 1.0
+LAST_SECONDS = 1.0
 
 log = logging.getLogger("fanout.lease")
 
@@ -33,7 +34,7 @@ class Lease:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         with suppress(*OUTAGE):
-            await asyncio.wait_for(self._store.remove_worker(self._worker.id), 5)
+            await asyncio.wait_for(self._store.remove_worker(self._worker.id), LAST_SECONDS)
 
     async def _refresh(self) -> None:
         while True:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ import asyncpg
 
 from fanout.errors import DuplicateItemKey, KeyBusy, UnknownItem
 from fanout.states import BatchStatus, ItemStatus
-from fanout.store.pool import SCAN_SECONDS, Connection, Pool
+from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
 from fanout.store.rows import (
     BatchRow,
     ItemRow,
@@ -29,6 +29,10 @@ OPEN_SPANS = 1_000
 PAGE_ROWS = 200
 
 
+class NothingToReopen(Exception):
+    """Rolls a reopening back."""
+
+
 class BatchStore:
     """What clients and parent workflows do to batches. Each method is one transaction unless it says otherwise."""
 
@@ -39,7 +43,7 @@ class BatchStore:
     @asynccontextmanager
     async def submitting(self) -> AsyncIterator["Submission"]:
         """One transaction that stores a batch whole, or nothing at all."""
-        async with self._pool.acquire() as connection, connection.transaction():
+        async with self._pool.transaction() as connection:
             yield Submission(connection)
 
     async def add_duplicate(self, batch_id: UUID, origin: str, outcome: str) -> None:
@@ -63,7 +67,7 @@ class BatchStore:
 
     async def cancel_batch(self, batch_id: UUID, reason: str | None) -> bool:
         """From its commit on no claim succeeds and all rows that do not run are cancelled; False without effect."""
-        async with self._pool.acquire() as connection, connection.transaction():
+        async with self._pool.transaction() as connection:
             changed = await connection.fetchval(STATEMENTS["cancel_batch"], batch_id, reason)
             if changed:
                 # A second statement, for a snapshot from after the batch row was locked: no release slips through.
@@ -92,27 +96,21 @@ class BatchStore:
 
         `error_type` and `item_keys` narrow it. Their earlier errors stay in the batch's events.
         """
-        async with self._pool.acquire() as connection:
-            transaction = connection.transaction()
-            await transaction.start()
-            try:
+        with suppress(NothingToReopen):
+            async with self._pool.transaction() as connection:
                 epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id)
                 rows = await connection.fetchval(
                     STATEMENTS["reopen_rows"], batch_id, error_type, item_keys, timeout=SCAN_SECONDS
                 )
                 await connection.execute(STATEMENTS["tell_reopened"], batch_id)
-            except BaseException:
-                await transaction.rollback()
-                raise
-            if epoch is None or rows == 0:
-                await transaction.rollback()
-                return None
-            await transaction.commit()
+                if epoch is None or rows == 0:
+                    raise NothingToReopen
             return int(epoch), int(rows)
+        return None
 
     async def read_batch(self, batch_id: UUID) -> BatchRow | None:
         """The batch with its counts in one snapshot."""
-        record = await self._pool.fetchrow(STATEMENTS["read_batch"], batch_id, self._stale_after)
+        record = await self._pool.fetchrow(STATEMENTS["read_batch"], batch_id, self._stale_after, timeout=READ_SECONDS)
         if record is None:
             return None
         values = dict(record)
@@ -149,7 +147,7 @@ class BatchStore:
 
     async def count_processing(self, batch_id: UUID) -> int:
         """How many rows are claimed right now."""
-        return int(await self._pool.fetchval(STATEMENTS["count_processing"], batch_id, timeout=SCAN_SECONDS))
+        return int(await self._pool.fetchval(STATEMENTS["count_processing"], batch_id))
 
     async def read_item_keys(self, batch_id: UUID, lo: int, hi: int) -> list[str]:
         """The keys of `[lo, hi)` in seq order."""
@@ -231,17 +229,20 @@ class Submission:
         """Appends items from seq `first` on; raises DuplicateItemKey with both positions."""
         self._refuse_duplicates(first, items)
         rows = [(batch_id, first + index, item.key, item.payload) for index, item in enumerate(items)]
+        savepoint = self._connection.transaction()
+        await savepoint.start()
         try:
-            async with self._connection.transaction():
-                await self._connection.copy_records_to_table(
-                    "items",
-                    schema_name="fanout",
-                    columns=("batch_id", "seq", "item_key", "payload"),
-                    records=rows,
-                    timeout=SCAN_SECONDS,
-                )
+            await self._connection.copy_records_to_table(
+                "items",
+                schema_name="fanout",
+                columns=("batch_id", "seq", "item_key", "payload"),
+                records=rows,
+                timeout=SCAN_SECONDS,
+            )
         except asyncpg.UniqueViolationError:
+            await savepoint.rollback()
             await self._raise_duplicate(batch_id, first, items)
+        await savepoint.commit()
 
     def _refuse_duplicates(self, first: int, items: Sequence[StoredItem]) -> None:
         seen: dict[str, int] = {}

@@ -85,6 +85,12 @@ class Line:
         """Passes nothing on, in neither direction; takes new connections, and leaves them without an answer."""
         self._change(Mode.STALLED)
 
+    def strand(self) -> None:
+        """What is connected now passes nothing on, ever again, and stays open, as if the other machine had vanished."""
+        for connection in self._connections:
+            connection.stranded = True
+            connection.follow()
+
     def drop_replies(self) -> None:
         """Passes on what clients say and swallows what servers answer: work is done, and nobody learns of it."""
         self._change(Mode.MUTE)
@@ -145,6 +151,7 @@ class Connection:
     def __init__(self, line: Line) -> None:
         self.line = line
         self.robbed = False
+        self.stranded = False
         self._near = End(self)
         self._far = End(self)
         self._was_reset = False
@@ -173,8 +180,9 @@ class Connection:
     def follow(self) -> None:
         """Reads or does not read, as the line's mode and the buffers of the other end want it."""
         self._awake.set()
+        passes = self.line.mode is not Mode.STALLED and not self.stranded
         for end, other in ((self._near, self._far), (self._far, self._near)):
-            end.read_if(self.line.mode is not Mode.STALLED and other.writable)
+            end.read_if(passes and other.writable)
 
     def passed(self, end: "End", data: bytes) -> None:
         """One end said something."""
