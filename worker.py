@@ -46,6 +46,7 @@ BATCH_CONNECTIONS = 4
 IDENTITY_CHARACTERS = 200
 # What a drain may take beyond the grace time: interrupted handlers are waited for and rows are written back.
 DRAIN_SECONDS = 5.0
+SHUTDOWN_SECONDS = 3.0
 
 log = logging.getLogger("fanout.worker")
 
@@ -128,10 +129,23 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
             await stop.wait()
             log.info("draining: running items have %g s", settings.grace_seconds)
             await engine.drain()
-        unwritten = await engine.stop()
+            unwritten = await end(worker, engine)
     finally:
         pool.terminate()
     return 1 if unwritten else 0
+
+
+async def end(worker: Worker, engine: Engine) -> int:
+    """Ends both; answers how many rows could not be written. Does not return when the Temporal worker will not end.
+
+    That one repeats a local activity until it succeeds, and so would wait for as long as the database is away.
+    """
+    ending = asyncio.create_task(worker.shutdown())
+    _, unwritten = await asyncio.gather(asyncio.wait([ending], timeout=SHUTDOWN_SECONDS), engine.stop())
+    if not ending.done():
+        log.error("leaving without the end of a workflow task, which another worker will take over")
+        leave(1 if unwritten else 0)
+    return unwritten
 
 
 def make_worker(temporal: Client, settings: Settings, identity: str, engine: Engine, store: BatchStore) -> Worker:
