@@ -96,7 +96,7 @@ async def begin(fanout: Deployment) -> BatchHandle:
 async def test_items_that_run_across_a_long_outage_are_not_started_again(fanout: Deployment) -> None:
     """Temporal is out of reach too, and gives their ranges to whichever worker is back first.
 
-    The lease of the other had no chance to be renewed either.
+    The lease of the other, which runs them all, had no chance to be renewed either.
     """
     await run_across(fanout, 8)
 
@@ -104,14 +104,16 @@ async def test_items_that_run_across_a_long_outage_are_not_started_again(fanout:
 async def run_across(fanout: Deployment, seconds: float) -> None:
     await install_audit(fanout.pool)
     async with temporal_line(fanout) as temporal, postgres_line(fanout) as first, postgres_line(fanout) as second:
-        for line in (first, second):
-            await start_worker(fanout, "--concurrency", "15", **through(fanout, postgres=line, temporal=temporal))
-        batch = await fanout.client.submit("outage.work", [seconds + 12] * 20, range_size=5)
+        await start_worker(fanout, "--concurrency", "20", **through(fanout, postgres=second, temporal=temporal))
+        batch = await fanout.client.submit("outage.work", [seconds + 20] * 20, range_size=5)
         await started(fanout, 20)
+        await start_worker(fanout, "--concurrency", "20", **through(fanout, postgres=first, temporal=temporal))
         for line in (temporal, first, second):
             line.cut()
         await asyncio.sleep(seconds)
         temporal.restore()
+        # By then Temporal has given every range anew, and the workers are about to claim.
+        await asyncio.sleep(2 * LATER_SECONDS)
         first.restore()
         await asyncio.sleep(LATER_SECONDS)
         second.restore()
