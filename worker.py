@@ -49,6 +49,7 @@ IDENTITY_CHARACTERS = 200
 DRAIN_SECONDS = 5.0
 # For workflows to schedule anew what was given back: what they have in hand when they stop waits for STICKY_SECONDS.
 HANDOVER_SECONDS = 0.5
+SHUTDOWN_SECONDS = 3.0
 
 log = logging.getLogger("fanout.worker")
 
@@ -135,10 +136,23 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
             # First of all no more ranges: one that came now would be given back, scheduled anew, and might come again.
             await asyncio.gather(ranges.shutdown(), engine.drain(hurry))
             await asyncio.sleep(HANDOVER_SECONDS)
-        unwritten = await engine.stop()
+            unwritten = await end(batches, engine)
     finally:
         pool.terminate()
     return 1 if unwritten else 0
+
+
+async def end(batches: Worker, engine: Engine) -> int:
+    """Ends both; answers how many rows could not be written. Does not return when the Temporal worker will not end.
+
+    That one repeats a local activity until it succeeds, and so would wait for as long as the database is away.
+    """
+    ending = asyncio.create_task(batches.shutdown())
+    _, unwritten = await asyncio.gather(asyncio.wait([ending], timeout=SHUTDOWN_SECONDS), engine.stop())
+    if not ending.done():
+        log.error("leaving without the end of a workflow task, which another worker will take over")
+        leave(1 if unwritten else 0)
+    return unwritten
 
 
 def batch_activities(settings: Settings, engine: Engine, store: BatchStore, starter: Starter) -> BatchActivities:

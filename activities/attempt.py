@@ -7,16 +7,16 @@ or raises. Each row it claimed ends in exactly one entry for the settler, whatev
 import asyncio
 import logging
 import math
-import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from activities.breakers import COUNTED
-from activities.waiting import why_wait
+from activities.rows import RangeRows
+from activities.waiting import RangeWaits, why_wait
 from fanout.contracts import CANCEL_GRACE, RangeEnd, RangeInput, RangeOutcome, Span
 from fanout.handlers import Context, Handler, Outcome, lost_too_often
 from fanout.handlers.outcomes import LOST_LIMIT, SUSPECT_DEATHS
@@ -36,8 +36,9 @@ LONGEST_SECONDS = 300.0
 LONGEST_WAIT_SECONDS = 30.0
 CROWDED_WAIT_SECONDS = 1.0
 """How long a range may sleep as a pending activity while others wait for its place: no longer than Temporal's grain."""
-OUTAGE_SECONDS = 1.0
+ELSEWHERE_SECONDS = 0.2
 OBEY_SECONDS = 1.0
+ANSWER_SECONDS = 0.5
 PROBE_DELAY = timedelta(seconds=30)
 """Between two probes of a breaker that this worker's handler does not have."""
 
@@ -62,6 +63,7 @@ class Attempt:
         self._runner = runner
         self._work = work
         self._handler = handler
+        self._rows = RangeRows(engine, work)
         self._position = work.span.lo
         self._running: dict[Work[Token], None] = {}
         self._unwritten = 0
@@ -77,6 +79,7 @@ class Attempt:
         self._last_outcome: Outcome | None = None
         self._news = asyncio.Event()
         self._returned = asyncio.Event()
+        self._task: asyncio.Task[object] | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -90,11 +93,19 @@ class Attempt:
 
     async def run(self) -> RangeOutcome:
         """Works until nothing is left to claim; raises RangeWaits when what is left must wait for a moment."""
+        self._task = asyncio.current_task()
         try:
+            if self._stopping:
+                # The worker still takes tasks while it drains, and would be given this one again and again.
+                raise RangeWaits("WorkerLeaves", "this worker is about to leave", ELSEWHERE_SECONDS)
             while not self._stopping and await self._claim_some():
                 pass
             await self._finish()
             return await self._end()
+        except asyncio.CancelledError:
+            if self._deserted:
+                raise RangeWaits("WorkerLeaves", "the database gave it no answer", ELSEWHERE_SECONDS) from None
+            raise
         finally:
             self._returned.set()
             self._engine.forget(self)
@@ -119,6 +130,9 @@ class Attempt:
         self._runner.abandon(list(self._running))
         if not await self._returns_within(OBEY_SECONDS):
             self._desert()
+        if not await self._returns_within(ANSWER_SECONDS) and self._task is not None:
+            # An answer of the database that never comes must not keep a worker from leaving.
+            self._task.cancel()
 
     async def _returns_within(self, seconds: float) -> bool:
         try:
@@ -194,7 +208,7 @@ class Attempt:
 
     async def _look_again(self) -> Remainder:
         """Goes back to the first row that may be claimed now, if there is one."""
-        remainder = await self._read_remainder()
+        remainder = await self._rows.remainder()
         self._due_at = math.inf if remainder.due_in is None else time.monotonic() + max(0.0, remainder.due_in)
         if remainder.claimable:
             assert remainder.first_claimable is not None
@@ -282,44 +296,26 @@ class Attempt:
         return max(min(slots, CLAIM_ROWS), min(CLAIM_ROWS, int(slots * AHEAD_SECONDS / max(mean, 1e-6))))
 
     async def _claim(self, rows: int, probe: bool) -> list[ClaimedItem]:
-        """Claims from the position on; a claim whose answer was lost is read back by its id."""
+        """Claims from the position on."""
         claim_id = uuid4()
         span = (self._position, min(self._work.span.hi, self._position + 2 * rows))
         # Before the statement: until its rows are known, no other attempt of this worker may take them for lost.
         self._engine.hold(claim_id, 1)
         try:
-            items = await self._claim_span(claim_id, span, rows, probe)
-            self._engine.hold(claim_id, len(items))
+            claim = await self._rows.claim(claim_id, span, rows, probe)
+            self._engine.hold(claim_id, len(claim.items))
         finally:
             self._engine.let_go(claim_id)
+        items = claim.items
         self._unwritten += len(items)
-        if self._breaker_in is None or probe:
-            self._position = items[-1].seq + 1 if len(items) == rows else span[1]
-        return items
-
-    async def _claim_span(self, claim_id: UUID, span: tuple[int, int], rows: int, probe: bool) -> list[ClaimedItem]:
-        store, worker_id = self._engine.store, self._engine.worker_id
-        try:
-            claim = await store.claim(self.batch_id, self._work.epoch, span, rows, claim_id, worker_id, probe)
-        except OUTAGE as error:
-            log.warning("batch %s: the answer to a claim was lost (%s)", self.batch_id, type(error).__name__)
-            return await self._read_back(claim_id, span)
         if not claim.current:
             self._moved = True
             self.stop()
         if not probe:
             self._breaker_in = claim.breaker_in
-        return claim.items
-
-    async def _read_back(self, claim_id: UUID, span: tuple[int, int]) -> list[ClaimedItem]:
-        while True:
-            await asyncio.sleep(OUTAGE_SECONDS * random.uniform(0.2, 1))
-            try:
-                return await self._engine.store.read_claim(self.batch_id, span, claim_id)
-            except OUTAGE as error:
-                log.warning("batch %s: the database is away (%s)", self.batch_id, type(error).__name__)
-                if self._engine.draining:
-                    return []
+        if self._breaker_in is None or probe:
+            self._position = items[-1].seq + 1 if len(items) == rows else span[1]
+        return items
 
     def _admit(self, item: ClaimedItem) -> Work[Token] | None:
         """Makes a claimed row ready to run, or fails it at once when its executions died too often."""
@@ -349,30 +345,19 @@ class Attempt:
         while (self._running or self._unwritten) and not self._deserted:
             await self._wait_for_news()
 
-    async def _read_remainder(self) -> Remainder:
-        span = (self._work.span.lo, self._work.span.hi)
-        while True:
-            try:
-                return await self._engine.store.read_remainder(self.batch_id, span, self._engine.worker_id)
-            except OUTAGE as error:
-                log.warning("batch %s: the database is away (%s)", self.batch_id, type(error).__name__)
-                if self._engine.draining:
-                    return Remainder(1, span[0], 0, None, None, None, [])
-                await asyncio.sleep(OUTAGE_SECONDS * random.uniform(0.2, 1))
-
     async def _recover(self, remainder: Remainder) -> None:
         """Gives back rows that a claim of this worker took and nobody here knows of: its answer was lost for good."""
-        span = (self._work.span.lo, self._work.span.hi)
         for claim_id in remainder.own_claims:
             if self._engine.holds(claim_id):
                 continue
-            for item in await self._engine.store.read_claim(self.batch_id, span, claim_id):
-                self._engine.hold(claim_id, 1)
-                self._unwritten += 1
-                self._engine.settle(Token(self, item), Verdict(item.seq, claim_id), False)
+            with suppress(*OUTAGE):
+                for item in await self._rows.of_claim(claim_id):
+                    self._engine.hold(claim_id, 1)
+                    self._unwritten += 1
+                    self._engine.settle(Token(self, item), Verdict(item.seq, claim_id), False)
 
     async def _end(self) -> RangeOutcome:
-        remainder = await self._read_remainder()
+        remainder = await self._rows.remainder()
         if remainder.open == 0:
             return self._outcome(RangeEnd.DONE)
         assert remainder.first is not None

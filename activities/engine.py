@@ -39,7 +39,9 @@ SETTLE_CONNECTIONS = 2
 EFFECT_CONNECTIONS = 20
 WATCH_SECONDS = 1.0
 WATCH_LIMIT_SECONDS = 5.0
-LAST_WRITES_SECONDS = 5.0
+WORK_SECONDS = 15.0
+"""How long a claim or a settle, which write some hundred rows at most, may go without an answer."""
+LAST_WRITES_SECONDS = 2.0
 
 log = logging.getLogger("fanout.engine")
 
@@ -97,9 +99,15 @@ class Engine:
         url = settings.database_url.get_secret_value()
         pools: list[Pool] = []
         try:
-            sizes = {"claim": CLAIM_CONNECTIONS, "settle": SETTLE_CONNECTIONS, "lease": 1}
-            for purpose, size in sizes.items():
-                pools.append(await connect_pool(url, purpose=purpose, size=size))
+            # A renewal without an answer must leave time for another one before the lease is over.
+            lease = (1, settings.heartbeat_seconds / 2)
+            needs = {
+                "claim": (CLAIM_CONNECTIONS, WORK_SECONDS),
+                "settle": (SETTLE_CONNECTIONS, WORK_SECONDS),
+                "lease": lease,
+            }
+            for purpose, (size, seconds) in needs.items():
+                pools.append(await connect_pool(url, purpose=purpose, size=size, answer_seconds=seconds))
             engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]))
             await engine._lease.start()
         except BaseException:
@@ -242,9 +250,5 @@ class Engine:
         await self._runner.stop()
         unwritten = await self._settler.stop()
         await self._lease.end()
-        for pool in self._pools:
-            try:
-                await asyncio.wait_for(pool.close(), 2)
-            except OUTAGE:
-                pool.terminate()
+        await asyncio.gather(*(pool.close() for pool in self._pools))
         return unwritten

@@ -10,6 +10,7 @@ REFRESH_SECONDS = 1.0
 AGAIN_SECONDS = 0.25
 TRY_SECONDS = 2.0
 """A try and its pause are shorter than the three seconds after which a worker that is back may take others for dead."""
+LAST_SECONDS = 1.0
 
 log = logging.getLogger("fanout.lease")
 
@@ -34,7 +35,7 @@ class Lease:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         with suppress(*OUTAGE):
-            await asyncio.wait_for(self._store.remove_worker(self._worker.id), 5)
+            await asyncio.wait_for(self._store.remove_worker(self._worker.id), LAST_SECONDS)
 
     async def _refresh(self) -> None:
         pause = REFRESH_SECONDS

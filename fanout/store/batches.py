@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -11,7 +11,7 @@ import asyncpg
 
 from fanout.errors import DuplicateItemKey, KeyBusy, KeyHeld, UnknownItem
 from fanout.states import BatchStatus, ItemStatus
-from fanout.store.pool import SCAN_SECONDS, Connection, Pool
+from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
 from fanout.store.rows import (
     BatchRow,
     ItemRow,
@@ -32,6 +32,10 @@ PAGE_ROWS = 200
 Reopened = Literal["failed", "cancelled"]
 
 
+class NothingToReopen(Exception):
+    """Rolls a reopening back."""
+
+
 class BatchStore:
     """What clients and parent workflows do to batches. Each method is one transaction unless it says otherwise."""
 
@@ -42,7 +46,7 @@ class BatchStore:
     @asynccontextmanager
     async def submitting(self) -> AsyncIterator["Submission"]:
         """One transaction that stores a batch whole, or nothing at all."""
-        async with self._pool.acquire() as connection, connection.transaction():
+        async with self._pool.transaction() as connection:
             yield Submission(connection)
 
     async def add_duplicate(self, batch_id: UUID, origin: str, outcome: str) -> None:
@@ -97,7 +101,7 @@ class BatchStore:
         return await self._give_up("expire_batch", "tell_expired", batch_id)
 
     async def _give_up(self, change: str, tell: str, batch_id: UUID, *arguments: object) -> bool:
-        async with self._pool.acquire() as connection, connection.transaction():
+        async with self._pool.transaction() as connection:
             changed = await connection.fetchval(STATEMENTS[change], batch_id, *arguments)
             if changed:
                 # A second statement, for a snapshot from after the batch row was locked: no release slips through.
@@ -135,24 +139,18 @@ class BatchStore:
         `error_type` and `item_keys` narrow it. Earlier errors stay in the batch's events, and a budget starts anew.
         Raises KeyHeld where another open batch has the key by now.
         """
-        async with self._pool.acquire() as connection:
-            transaction = connection.transaction()
-            await transaction.start()
-            try:
+        with suppress(NothingToReopen):
+            async with self._pool.transaction() as connection:
                 await self._retake_key(connection, batch_id)
                 epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id, status)
                 rows = await connection.fetchval(
                     STATEMENTS["reopen_rows"], batch_id, status, error_type, item_keys, timeout=SCAN_SECONDS
                 )
                 await connection.execute(STATEMENTS["tell_reopened"], batch_id)
-            except BaseException:
-                await transaction.rollback()
-                raise
-            if epoch is None or rows == 0:
-                await transaction.rollback()
-                return None
-            await transaction.commit()
+                if epoch is None or rows == 0:
+                    raise NothingToReopen
             return int(epoch), int(rows)
+        return None
 
     async def _retake_key(self, connection: Connection, batch_id: UUID) -> None:
         owner = await connection.fetchval(STATEMENTS["lock_key_of_batch"], batch_id)
@@ -167,7 +165,7 @@ class BatchStore:
             return await self._read_batch(connection, batch_id)
 
     async def _read_batch(self, connection: Connection, batch_id: UUID) -> BatchRow | None:
-        record = await connection.fetchrow(STATEMENTS["read_batch"], batch_id, self._stale_after)
+        record = await connection.fetchrow(STATEMENTS["read_batch"], batch_id, self._stale_after, timeout=READ_SECONDS)
         if record is None:
             return None
         values = dict(record)
@@ -204,7 +202,7 @@ class BatchStore:
 
     async def count_processing(self, batch_id: UUID) -> int:
         """How many rows are claimed right now."""
-        return int(await self._pool.fetchval(STATEMENTS["count_processing"], batch_id, timeout=SCAN_SECONDS))
+        return int(await self._pool.fetchval(STATEMENTS["count_processing"], batch_id))
 
     async def read_item_keys(self, batch_id: UUID, lo: int, hi: int) -> list[str]:
         """The keys of `[lo, hi)` in seq order."""
@@ -286,17 +284,20 @@ class Submission:
         """Appends items from seq `first` on; raises DuplicateItemKey with both positions."""
         self._refuse_duplicates(first, items)
         rows = [(batch_id, first + index, item.key, item.payload) for index, item in enumerate(items)]
+        savepoint = self._connection.transaction()
+        await savepoint.start()
         try:
-            async with self._connection.transaction():
-                await self._connection.copy_records_to_table(
-                    "items",
-                    schema_name="fanout",
-                    columns=("batch_id", "seq", "item_key", "payload"),
-                    records=rows,
-                    timeout=SCAN_SECONDS,
-                )
+            await self._connection.copy_records_to_table(
+                "items",
+                schema_name="fanout",
+                columns=("batch_id", "seq", "item_key", "payload"),
+                records=rows,
+                timeout=SCAN_SECONDS,
+            )
         except asyncpg.UniqueViolationError:
+            await savepoint.rollback()
             await self._raise_duplicate(batch_id, first, items)
+        await savepoint.commit()
 
     def _refuse_duplicates(self, first: int, items: Sequence[StoredItem]) -> None:
         seen: dict[str, int] = {}

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import UUID
 
 from fanout.errors import DatabaseAway, ServerUnreachable
@@ -33,15 +33,13 @@ class Effects:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for one transaction; raises DatabaseAway where none can be had."""
-        try:
-            pool = await self._connected()
-            connection = await pool.acquire()
-        except ABSENCE as error:
-            raise DatabaseAway(type(error).__name__) from error
-        try:
+        async with AsyncExitStack() as held:
+            try:
+                pool = await self._connected()
+                connection = await held.enter_async_context(pool.acquire())
+            except ABSENCE as error:
+                raise DatabaseAway(type(error).__name__) from error
             yield connection
-        finally:
-            await pool.release(connection)
 
     async def settle(self, connection: Connection, batch_id: UUID, row: Completion) -> bool:
         """Completes a row inside the caller's transaction; False when its claim is stale."""

@@ -43,7 +43,7 @@ def script(migration: Migration) -> str:
 
 async def migrate(pool: Pool) -> tuple[int, int, list[str]]:
     """Brings the schema to this version: (from, to, applied). One transaction; any number may run it at once."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with pool.transaction() as connection:
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=SCAN_SECONDS)
         before = await _version(connection)
         if before > SCHEMA_VERSION:
