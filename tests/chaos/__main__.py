@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
+
 from fanout.exits import leave
 from tests.chaos.campaign import campaign, summary
 
@@ -23,6 +25,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep servers' data and workers' logs here")
     # Its pools say at length that a server is away.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="ERROR"))))
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     print(f"SEED={seed}", flush=True)

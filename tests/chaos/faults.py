@@ -150,7 +150,8 @@ class Injector:
         return True
 
     async def step_worker(self) -> bool:
-        return self._step(self._post().clock.step)
+        post = self._post()
+        return post.clocked and self._step(post.clock.step)
 
     async def step_database(self) -> bool:
         return self._step(self.rig.lane.clock.step)

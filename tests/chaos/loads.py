@@ -77,12 +77,18 @@ LOADS: dict[str, tuple[str, Callable[[random.Random], Payloads], float]] = {
 """Name: handler, what makes the payloads, and how often it is chosen."""
 
 
-def choose_loads(rng: random.Random) -> list[Load]:
-    """Two to four batches of different kinds; in half of the runs one of them is to be cancelled."""
+def choose_loads(rng: random.Random, batches: int, share: float) -> list[Load]:
+    """Batches of different kinds, a share of their items; in half of the runs one of them is to be cancelled."""
     names = list(LOADS)
     chosen: list[str] = []
-    for _ in range(rng.randrange(2, 5)):
+    for _ in range(batches):
         left = [name for name in names if name not in chosen]
         chosen += rng.choices(left, [LOADS[name][2] for name in left])
     victim = rng.choice(chosen) if rng.random() < 0.5 else None
-    return [Load(LOADS[name][0], name, LOADS[name][1](rng), name == victim) for name in chosen]
+    return [_load(name, rng, share, name == victim) for name in chosen]
+
+
+def _load(name: str, rng: random.Random, share: float, cancelled: bool) -> Load:
+    handler, make, _ = LOADS[name]
+    payloads = make(rng)
+    return Load(handler, name, payloads[: max(3, int(share * len(payloads)))], cancelled)

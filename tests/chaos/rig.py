@@ -70,6 +70,7 @@ class Post:
     temporal: Line
     clock: Clock
     points: str
+    clocked: bool
     process: subprocess.Popen[bytes] | None = None
     ends: Counter[int] = field(default_factory=Counter)
     leaving: bool = False
@@ -84,7 +85,7 @@ class Post:
         environment = {
             **self.fanout.environment,
             **through(self.fanout, postgres=self.postgres, temporal=self.temporal),
-            **self.clock.environment,
+            **(self.clock.environment if self.clocked else {}),
             "FANOUT_TEST_LEDGER": str(self.fanout.folder),
             "FANOUT_FAULT_POINTS": self.points if not self.ends else "",
         }
@@ -135,8 +136,11 @@ class Rig:
 
 
 @asynccontextmanager
-async def rigged(lane: Lane, folder: Path, points: list[str]) -> AsyncIterator[Rig]:
-    """A deployment on the lane's servers and its supervised workers, with `points` armed in the first of each."""
+async def rigged(lane: Lane, folder: Path, points: list[str], clocked: bool) -> AsyncIterator[Rig]:
+    """A deployment on the lane's servers and its supervised workers, with `points` armed in the first of each.
+
+    Where `clocked`, their wall clocks can be stepped.
+    """
     lane.clock.step(0)
     async with deployed(lane.stack, folder) as fanout, AsyncExitStack() as held:
         posts: list[Post] = []
@@ -145,7 +149,7 @@ async def rigged(lane: Lane, folder: Path, points: list[str]) -> AsyncIterator[R
             temporal = await held.enter_async_context(temporal_line(fanout))
             clock = Clock(folder / f"clock-{number}")
             clock.step(0)
-            posts.append(Post(f"worker-{number}", fanout, postgres, temporal, clock, points[number]))
+            posts.append(Post(f"worker-{number}", fanout, postgres, temporal, clock, points[number], clocked))
         supervising = [asyncio.create_task(post.supervise()) for post in posts]
         try:
             yield Rig(lane, fanout, posts)
