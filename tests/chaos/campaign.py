@@ -13,7 +13,7 @@ from typing import Any
 from fanout.store.audit import install_audit
 from tests.chaos.customer import Customer, patiently
 from tests.chaos.faults import Injector, choose_points
-from tests.chaos.ledger import balance
+from tests.chaos.ledger import balance, open_ledger
 from tests.chaos.loads import Load, choose_loads
 from tests.chaos.proofs import Found, prove
 from tests.chaos.rig import WORKERS, Lane, Rig, rigged
@@ -72,6 +72,7 @@ async def run_once(lane: Lane, seed: int, size: Size = FULL) -> Run:
     folder.mkdir()
     async with rigged(lane, folder, points, clocked) as rig:
         await install_audit(rig.fanout.pool)
+        await open_ledger(rig.fanout)
         customer = Customer(rig.fanout, loads)
         injector = Injector(rng, rig, customer, run.faults)
         await _work(rng, size, customer, injector)

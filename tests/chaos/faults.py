@@ -21,6 +21,7 @@ STEP_SECONDS = 15.0
 POINTS = [
     *(FaultPoint.ITEM_ENDED, FaultPoint.CLAIM_COMMITTED, FaultPoint.COMPLETE_COMMITTED, FaultPoint.FAIL_COMMITTED),
     *(FaultPoint.RELEASE_COMMITTED, FaultPoint.WORKER_REFRESHED, FaultPoint.OPEN_COMMITTED, FaultPoint.CLOSE_COMMITTED),
+    FaultPoint.TRANSACTION_COMMITTED,
 ]
 TERMINATE = """select count(pg_terminate_backend(pid)) from pg_stat_activity
 where datname = current_database() and application_name like 'fanout %' and pid <> pg_backend_pid()"""

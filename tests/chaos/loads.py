@@ -52,6 +52,14 @@ def throttled(rng: random.Random) -> Payloads:
     ]
 
 
+def booked(rng: random.Random) -> Payloads:
+    """Items that book into a table in the transaction that settles them."""
+    return [
+        {"number": number, "failures": rng.choice([0, 0, 0, 1]), "seconds": rng.uniform(0, 0.4)}
+        for number in range(rng.randrange(30, 100))
+    ]
+
+
 def threads(rng: random.Random) -> Payloads:
     """Items that cannot be interrupted."""
     return [{"number": number, "seconds": rng.uniform(0.05, 0.6)} for number in range(rng.randrange(20, 60))]
@@ -71,6 +79,7 @@ LOADS: dict[str, tuple[str, Callable[[random.Random], Payloads], float]] = {
     "flaky": ("chaos.loop", flaky, 3),
     "failing": ("chaos.loop", failing, 3),
     "throttled": ("chaos.loop", throttled, 2),
+    "ledger": ("chaos.ledger", booked, 4),
     "threads": ("chaos.thread", threads, 2),
     "children": ("chaos.child", children, 1),
 }

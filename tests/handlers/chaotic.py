@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from temporalio.common import RetryPolicy
 
 from fanout import Context, PermanentError, RetryLater, handler
+from tests.bookings import BOOK
 
 FOLDER = Path(os.environ.get("FANOUT_TEST_LEDGER", "."))
 QUICK = RetryPolicy(
@@ -55,6 +56,19 @@ async def loop(task: Task, ctx: Context) -> int:
     if ctx.attempt <= task.failures:
         raise ConnectionError("not yet")
     return result_of(task.number)
+
+
+@handler("chaos.ledger", retry_policy=QUICK)
+async def ledger(task: Task, ctx: Context) -> int:
+    """Books its result into a user's table, in the transaction that settles the item; may fail in it."""
+    async with ctx.transaction() as tx:
+        amount = result_of(task.number)
+        await tx.connection.execute(BOOK, ctx.batch_id, ctx.seq, amount, str(os.getpid()))
+        await asyncio.sleep(task.seconds)
+        if ctx.attempt <= task.failures:
+            raise ConnectionError("not yet")
+        tx.complete(amount)
+    return amount
 
 
 @handler("chaos.thread", retry_policy=QUICK)
