@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from temporalio.service import RPCError
 
-from fanout import BatchHandle, Item, ServerUnreachable, Status
+from fanout import BatchHandle, Item, ServerUnreachable
 from fanout.errors import KeyBusy
 from fanout.store import OUTAGE
 from tests.chaos.loads import Load
@@ -60,7 +60,3 @@ class Customer:
     async def cancel(self, key: str) -> None:
         """Cancels a batch."""
         await patiently(lambda: self.batches[key].cancel("chaos"))
-
-    async def closed(self, key: str) -> Status:
-        """The status once the batch is closed."""
-        return await self.batches[key].wait()
