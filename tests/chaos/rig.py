@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fanout import Settings
 from fanout.devstack import Stack
+from fanout.devstack.children import tied_to_this_process
 from fanout.devstack.postgres import Postgres
 from fanout.devstack.programs import find_programs
 from fanout.devstack.temporal import Temporal
@@ -98,6 +99,7 @@ class Post:
                 stdout=stream,
                 stderr=stream,
                 start_new_session=True,
+                preexec_fn=tied_to_this_process(signal.SIGKILL),
             )
 
     def send(self, number: signal.Signals) -> bool:
