@@ -38,10 +38,14 @@ class ModelRow:
 
 @dataclass
 class ModelBatch:
-    """A batch with its rows, the workers that live, and the events that it must have: (kind, seq or epoch)."""
+    """A batch with its rows, the workers that live, and the events that it must have: (kind, seq or epoch).
+
+    `known` workers have a row, fresh or not: without one nobody takes over what another has claimed.
+    """
 
     total: int
     live: set[UUID]
+    known: set[UUID] = field(init=False)
     rows: list[ModelRow] = field(init=False)
     limit: int | None = None
     on_budget: str = "pause"
@@ -54,6 +58,7 @@ class ModelBatch:
     events: Moves = field(default_factory=lambda: [("submitted", None)])
 
     def __post_init__(self) -> None:
+        self.known = set(self.live)
         self.rows = [ModelRow() for _ in range(self.total)]
 
     @property
@@ -65,11 +70,12 @@ class ModelBatch:
         """How many rows are in that state."""
         return sum(row.status is status for row in self.rows)
 
-    def is_claimable(self, row: ModelRow) -> bool:
-        """Pending and due, or processing under a worker whose lease is gone."""
+    def is_claimable(self, row: ModelRow, worker_id: UUID) -> bool:
+        """Pending and due, or processing under another worker whose lease is gone, and this one has one."""
         if row.status is ItemStatus.PENDING:
             return row.due
-        return row.status is ItemStatus.PROCESSING and row.worker_id not in self.live
+        abandoned = row.worker_id not in {*self.live, worker_id}
+        return row.status is ItemStatus.PROCESSING and abandoned and worker_id in self.known
 
     def open(self) -> None:
         """The first open."""
@@ -84,8 +90,7 @@ class ModelBatch:
         if self.status is not BatchStatus.PROCESSING or epoch != self.epoch:
             return False, []
         seqs = range(span[0], min(span[1], self.total))
-        # Its own rows a worker never takes over: it lives.
-        free = [seq for seq in seqs if self.is_claimable(row := self.rows[seq]) and row.worker_id != worker_id]
+        free = [seq for seq in seqs if self.is_claimable(self.rows[seq], worker_id)]
         taken = free[:limit]
         for seq in taken:
             row = self.rows[seq]

@@ -202,9 +202,11 @@ class StoreMachine(RuleBasedStateMachine):
             case "alive":
                 self.refresh(facts)
                 self.model.live.add(facts.id)
+                self.model.known.add(facts.id)
                 return
             case "gone":
                 self.run(self.work.remove_worker(facts.id))
+                self.model.known.discard(facts.id)
             case "silent":
                 self.run(self.pool.execute("update fanout.workers set seen_at = 'yesterday' where id = $1", facts.id))
         self.model.live.discard(facts.id)
@@ -277,7 +279,7 @@ class StoreMachine(RuleBasedStateMachine):
         rows = self.model.rows
         open_seqs = self.model.open_seqs
         assert (remainder.open, remainder.first) == (len(open_seqs), min(open_seqs, default=None))
-        free = [seq for seq in open_seqs if self.model.is_claimable(rows[seq]) and rows[seq].worker_id != worker_id]
+        free = [seq for seq in open_seqs if self.model.is_claimable(rows[seq], worker_id)]
         assert remainder.claimable == len(free)
         owned = {r.claim_id for r in rows if r.status is ItemStatus.PROCESSING and r.worker_id == worker_id}
         assert set(remainder.own_claims) == owned
@@ -333,8 +335,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.time_passes()
         for worker in range(3):
             self.lease(worker, "gone")
+        survivor = WorkerFacts(uuid4(), "survivor", {HANDLER: {}}, "test", 10)
+        self.refresh(survivor)
         claim_id, epoch = uuid4(), self.model.epoch
-        self.run(self.work.claim(self.batch_id, epoch, (0, MOST_ROWS), 500, claim_id, uuid4()))
+        self.run(self.work.claim(self.batch_id, epoch, (0, MOST_ROWS), 500, claim_id, survivor.id))
         rows = [Completion(seq, claim_id, "1") for seq in range(self.model.total)]
         self.run(self.work.complete(self.batch_id, rows, 0))
         self.run(self.batches.close_batch(self.batch_id, epoch, LONG_GRACE))
