@@ -38,14 +38,10 @@ class ModelRow:
 
 @dataclass
 class ModelBatch:
-    """A batch with its rows, the workers that live, and the events that it must have: (kind, seq or epoch).
-
-    `known` workers have a row, fresh or not: without one nobody takes over what another has claimed.
-    """
+    """A batch with its rows, the workers that live, and the events that it must have: (kind, seq or epoch)."""
 
     total: int
     live: set[UUID]
-    known: set[UUID] = field(init=False)
     rows: list[ModelRow] = field(init=False)
     limit: int | None = None
     on_budget: str = "pause"
@@ -58,7 +54,6 @@ class ModelBatch:
     events: Moves = field(default_factory=lambda: [("submitted", None)])
 
     def __post_init__(self) -> None:
-        self.known = set(self.live)
         self.rows = [ModelRow() for _ in range(self.total)]
 
     @property
@@ -71,11 +66,11 @@ class ModelBatch:
         return sum(row.status is status for row in self.rows)
 
     def is_claimable(self, row: ModelRow, worker_id: UUID) -> bool:
-        """Pending and due, or processing under another worker whose lease is gone, and this one has one."""
+        """Pending and due, or processing under another worker whose lease is gone, while this one has one."""
         if row.status is ItemStatus.PENDING:
             return row.due
         abandoned = row.worker_id not in {*self.live, worker_id}
-        return row.status is ItemStatus.PROCESSING and abandoned and worker_id in self.known
+        return row.status is ItemStatus.PROCESSING and abandoned and worker_id in self.live
 
     def open(self) -> None:
         """The first open."""

@@ -136,6 +136,7 @@ class StoreMachine(RuleBasedStateMachine):
         claim_id, worker_id, epoch = uuid4(), self.workers[worker].id, self.model.epoch - back
         before = {seq: (row.attempts, row.throttles) for seq, row in enumerate(self.model.rows)}
         current, taken = self.model.claim(epoch, span, limit, claim_id, worker_id)
+        self.keep_lease(worker)
         claim = self.run(self.work.claim(self.batch_id, epoch, span, limit, claim_id, worker_id))
         items = self.run(self.work.read_claim(self.batch_id, span, claim_id)) if lost else claim.items
         assert claim.current is current
@@ -190,6 +191,11 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(1 + twice):
             assert self.run(self.work.release(self.batch_id, rows, slot)) == self.model.release(rows)
 
+    def keep_lease(self, worker: int) -> None:
+        """What a living worker does every second, however slow this machine is."""
+        if self.workers[worker].id in self.model.live:
+            self.refresh(self.workers[worker])
+
     def refresh(self, worker: WorkerFacts) -> None:
         self.run(self.work.refresh_worker(worker))
         self.run(self.pool.execute(NEVER_AWAY, worker.id))
@@ -202,11 +208,9 @@ class StoreMachine(RuleBasedStateMachine):
             case "alive":
                 self.refresh(facts)
                 self.model.live.add(facts.id)
-                self.model.known.add(facts.id)
                 return
             case "gone":
                 self.run(self.work.remove_worker(facts.id))
-                self.model.known.discard(facts.id)
             case "silent":
                 self.run(self.pool.execute("update fanout.workers set seen_at = 'yesterday' where id = $1", facts.id))
         self.model.live.discard(facts.id)
@@ -275,6 +279,7 @@ class StoreMachine(RuleBasedStateMachine):
     def look(self, worker: int) -> None:
         """What an attempt and the parent workflow read agrees with the rows."""
         worker_id = self.workers[worker].id
+        self.keep_lease(worker)
         remainder = self.run(self.work.read_remainder(self.batch_id, (0, MOST_ROWS), worker_id))
         rows = self.model.rows
         open_seqs = self.model.open_seqs
