@@ -9,10 +9,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 from uuid import uuid4
 
 if __name__ == "__main__":
@@ -27,8 +28,11 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 from activities.batches import BatchActivities
 from activities.engine import Engine
 from activities.ranges import RangeActivities
+from activities.sweeping import SweepActivities
 from fanout.client.items import check_words
 from fanout.client.starting import Starter
+from fanout.client.sweep_schedule import SweepSchedule
+from fanout.client.sweeping import Sweeping
 from fanout.devstack import Stack, join
 from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, MissingExtra, ServerUnreachable
 from fanout.exits import leave
@@ -37,9 +41,10 @@ from fanout.handlers.builtin import builtin_handlers
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import EXAMPLE_HANDLERS, Settings, hide_password
-from fanout.store import OUTAGE, BatchStore, Pool, WorkerFacts, connect_pool
+from fanout.store import OUTAGE, BatchStore, Pool, SweepStore, WorkerFacts, connect_pool
 from workflows.batch import Batch
 from workflows.shard import Shard
+from workflows.sweeper import Sweeper, SweepTick
 
 START_SECONDS = 60.0
 RETRY_SECONDS = 1.0
@@ -146,9 +151,12 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
         store = BatchStore(pool, stale_after, points)
         chosen_by = servers.temporal_chosen_by
         starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
-        batches = make_batch_worker(temporal, settings, identity, batch_activities(settings, engine, store, starter))
+        sweeping = Sweeping(SweepStore(pool, stale_after), store, temporal, starter, engine.database_id, settings)
+        short = batch_activities(settings, engine, store, starter).all
+        activities = [*short, *SweepActivities(sweeping, engine.database_id).all]
+        batches = make_batch_worker(temporal, settings, identity, activities)
         ranges = make_range_worker(temporal, settings, identity, engine)
-        async with batches, ranges:
+        async with batches, ranges, SweepSchedule(temporal, settings, engine.database_id).kept():
             log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
             print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
             await stop.wait()
@@ -180,13 +188,15 @@ def batch_activities(settings: Settings, engine: Engine, store: BatchStore, star
     return BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
 
 
-def make_batch_worker(temporal: Client, settings: Settings, identity: str, activities: BatchActivities) -> Worker:
+def make_batch_worker(
+    temporal: Client, settings: Settings, identity: str, activities: Sequence[Callable[..., Any]]
+) -> Worker:
     """The half of the Temporal worker that runs workflows, with their short local activities."""
     return Worker(
         temporal,
         task_queue=settings.names.task_queue,
-        workflows=[Batch, Shard],
-        activities=activities.all,
+        workflows=[Batch, Shard, Sweeper, SweepTick],
+        activities=activities,
         no_remote_activities=True,
         identity=identity,
         max_cached_workflows=settings.workflow_cache,

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.attempt import Attempt
 from activities.engine import Engine
 from activities.waiting import RangeWaits
-from fanout.contracts import BatchReference, RangeInput, RangeOutcome
+from fanout.contracts import BatchReference, RangeInput, RangeOutcome, SweepStart
 
 
 class RangeActivities:
@@ -81,7 +81,7 @@ def retryable(error_type: str, message: str, seconds: float) -> ApplicationError
     )
 
 
-def refuse_other_database(engine: Any, reference: BatchReference) -> None:
+def refuse_other_database(engine: Any, reference: BatchReference | SweepStart) -> None:
     """A batch of another database would be looked for in vain, or worse, found."""
     if reference.database_id != engine.database_id:
         raise ApplicationError(

@@ -201,6 +201,22 @@ class BatchOutcome(Model):
     cancelled: int
 
 
+class SweepStart(Model):
+    """The input of `SweepTick` and `Sweeper`: one pass over one database, within a time limit."""
+
+    database_id: UUID
+    deployment: str
+    limit_seconds: float
+
+
+class SweepOutcome(Model):
+    """What a pass came to: how many batches it looked at, and of these how many it healed and left as they are."""
+
+    examined: int
+    healed: int
+    left_alone: int
+
+
 class Progress(Model):
     """The answer to the query `progress`: counts as this workflow has seen them."""
 
@@ -243,4 +259,14 @@ class ShardWorkflow:
     @workflow.signal(name=CHANGED_SIGNAL)
     async def changed(self) -> None:
         """Tells the shard that its batch moved on."""
+        raise NotImplementedError
+
+
+@workflow.defn(name="SweepTick")
+class SweepTickWorkflow:
+    """Typed stub of what the sweeper's schedule starts."""
+
+    @workflow.run
+    async def run(self, start: SweepStart) -> bool:
+        """Starts the sweeper, unless it runs."""
         raise NotImplementedError

@@ -27,6 +27,16 @@ class Names:
         """The queue that workers of this deployment poll."""
         return self.deployment
 
+    @property
+    def sweeper(self) -> str:
+        """The singleton id of the sweeper's workflow, and that of the schedule that starts it."""
+        return f"{self.deployment}-sweeper"
+
+    @property
+    def sweep_tick(self) -> str:
+        """What the schedule's ticks are called; Temporal appends the time to it."""
+        return f"{self.deployment}-sweep-tick"
+
     def workflow_id(self, handler: str, key: str) -> str:
         """The singleton id of a batch's workflow: a handler's name holds no slash, so no two pairs share one."""
         return f"{self.deployment}/{handler}/{key}"

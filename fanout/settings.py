@@ -56,6 +56,12 @@ class Settings(BaseModel):
         le=3_600,
         description="After how long a silent worker's items are taken over. Heartbeats go out more often.",
     )
+    sweep_every_seconds: float = Field(
+        60, ge=1, le=86_400, description="How often the sweeper looks for batches that nobody works on."
+    )
+    stall_after_seconds: float = Field(
+        7_200, ge=1, description="After how long without progress a batch that runs is told to be slow, once."
+    )
     workflow_cache: int = Field(
         1_000,
         ge=0,
@@ -87,6 +93,11 @@ class Settings(BaseModel):
     def beat_seconds(self) -> float:
         """How often heartbeats go out: often enough that two may be lost before the timeout."""
         return min(2.0, self.heartbeat_seconds / 3)
+
+    @property
+    def sweep_limit_seconds(self) -> float:
+        """How long one pass of the sweeper may take; what it leaves undone is the next one's."""
+        return max(30.0, 5 * self.sweep_every_seconds)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:

@@ -12,8 +12,10 @@ from typing import Any
 
 from fanout import Settings
 from fanout.client import BatchHandle
+from fanout.contracts import SweepStart, SweepTickWorkflow
 from fanout.devstack import use
 from fanout.exits import leave
+from fanout.store import check_schema
 from tests.conftest import make_template
 from tests.support import ROOT, Deployment, deployment, eventually
 
@@ -40,6 +42,7 @@ async def record() -> None:
             )
             await save(fanout, "batch-deadline", expired)
             await save(fanout, "batch-budget", await resumed(fanout))
+            await save_sweep(fanout)
             save_bad()
 
 
@@ -63,6 +66,14 @@ async def resumed(fanout: Deployment) -> BatchHandle:
     await eventually(paused)
     await batch.resume()
     return batch
+
+
+async def save_sweep(fanout: Deployment) -> None:
+    start = SweepStart(database_id=await check_schema(fanout.pool), deployment="fanout", limit_seconds=30)
+    queue = fanout.settings.names.task_queue
+    await fanout.temporal.execute_workflow(SweepTickWorkflow.run, start, id="tick", task_queue=queue)
+    await save_history(fanout, "tick", "tick")
+    await save_history(fanout, "sweeper", fanout.settings.names.sweeper)
 
 
 async def save(fanout: Deployment, name: str, batch: BatchHandle) -> None:

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -184,5 +185,9 @@ async def deployment(stack: Stack, template: str, folder: Path, **settings: obje
             finally:
                 for worker in made.workers:
                     worker.kill()
+                # Namespaces stay for as long as the stack: without a worker nothing is to tick in them.
+                with suppress(RPCError):
+                    handle = client.temporal.get_schedule_handle(chosen.names.sweeper)
+                    await handle.delete(rpc_timeout=timedelta(seconds=5))
     finally:
         await pool.close()

@@ -60,7 +60,6 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         "submit test.echo --items x --priority 1",
         "why x",
         "doctor",
-        "sweep",
         "schedule list",
         "purge",
         "serve",

@@ -14,18 +14,19 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from fanout.client import BatchHandle
-from fanout.contracts import BatchWorkflow, ShardWorkflow
+from fanout.contracts import BatchWorkflow, ShardWorkflow, SweepTickWorkflow
 from fanout.store.audit import count_recorded_twice, install_audit
 from tests.support import Deployment, eventually
 from workflows.batch import Batch
 from workflows.shard import Shard
+from workflows.sweeper import Sweeper, SweepTick
 
 DEFINITION = "__temporal_workflow_definition"
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
 
 def replayer() -> Replayer:
-    return Replayer(workflows=[Batch, Shard], data_converter=pydantic_data_converter)
+    return Replayer(workflows=[Batch, Shard, Sweeper, SweepTick], data_converter=pydantic_data_converter)
 
 
 @pytest.mark.parametrize("name", [path.stem for path in HISTORIES])
@@ -40,8 +41,8 @@ async def test_recorded_histories_replay(name: str) -> None:
         await replayer().replay_workflow(history)
 
 
-def test_there_are_histories_of_both_workflows_and_a_bad_one() -> None:
-    assert {path.stem.split("-")[0] for path in HISTORIES} >= {"batch", "shard", "bad"}
+def test_there_are_histories_of_every_workflow_and_a_bad_one() -> None:
+    assert {path.stem.split("-")[0] for path in HISTORIES} >= {"batch", "shard", "sweeper", "tick", "bad"}
 
 
 async def test_everything_replays_when_nothing_is_cached(fanout: Deployment) -> None:
@@ -133,7 +134,7 @@ async def found(fanout: Deployment, query: str) -> bool:
 
 
 def test_stubs_have_the_shape_of_the_workflows() -> None:
-    for stub, real in ((BatchWorkflow, Batch), (ShardWorkflow, Shard)):
+    for stub, real in ((BatchWorkflow, Batch), (ShardWorkflow, Shard), (SweepTickWorkflow, SweepTick)):
         stubbed, definition = getattr(stub, DEFINITION), getattr(real, DEFINITION)
         assert stubbed.name == definition.name
         assert stubbed.arg_types == definition.arg_types

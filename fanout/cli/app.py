@@ -18,6 +18,7 @@ from fanout.cli.running import Command, run_command
 from fanout.cli.stacks import dev, stack
 from fanout.cli.steering import cancel, pause, resume, retry
 from fanout.cli.submit import submit
+from fanout.cli.sweeping import sweep
 from fanout.cli.trying import try_handler
 from fanout.cli.watch import watch
 
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Command] = {
     "handlers": handlers,
     "try": try_handler,
     "verify": verify,
+    "sweep": sweep,
     "migrate": migrate,
     "stack": stack,
     "dev": dev,

@@ -33,12 +33,18 @@ class Session:
 
         Raises ServerUnreachable, also for a server that goes away meanwhile.
         """
+        with self.servers() as servers:
+            async with FanoutClient.connect(self.settings, servers=servers) as client:
+                yield client
+
+    @contextmanager
+    def servers(self) -> Iterator[Servers]:
+        """The chosen servers, as `connect` uses them, for a command with connections of its own."""
         with join(self.settings) as stack:
             servers = choose_servers(self.settings, stack, self.options.servers)
             self.output.note(*servers.lines)
             with reaching(servers):
-                async with FanoutClient.connect(self.settings, servers=servers) as client:
-                    yield client
+                yield servers
 
 
 @contextmanager

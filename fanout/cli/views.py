@@ -244,6 +244,23 @@ def violations_view(batches: int, violations: Sequence[Violation]) -> list[Rende
     return [Text(f"{looked}: {len(violations)} violations", style="red"), table]
 
 
+def sweep_view(answer: dict[str, Any]) -> list[RenderableType]:
+    """What a pass of the sweeper did, and why it left other batches as they are."""
+    healed, left = answer["healed"], answer["left_alone"]
+    told = Text(
+        f"{answer['examined']:,} quiet batches looked at, {len(healed):,} healed, {len(left):,} left as they are"
+    )
+    if not healed and not left:
+        return [told]
+    table = listing("batch", "swept", "the row says", "Temporal says")
+    for line in (*healed, *left):
+        row, temporal = line["evidence"]["row"], line["evidence"].get("temporal", {})
+        action = Text(line["action"], style="green") if "action" in line else Text(line["cause"].replace("_", " "))
+        counts_ = f"{row['status'].replace('_', ' ')}, {row['settled']:,} of {row['total']:,}"
+        table.add_row(str(line["batch_id"]), action, counts_, str(temporal.get("status", "nothing")).replace("_", " "))
+    return [told, table]
+
+
 def row_view(row: ResultRow) -> Table:
     """What an item came to."""
     return facts(

@@ -21,10 +21,12 @@ from fanout.store.rows import (
     WorkerRow,
 )
 from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrate, script
+from fanout.store.sweeps import FIRST, LastSweep, QuietBatch, Standstill, SweepStore
 from fanout.store.work import WorkStore
 
 __all__ = [
     "AWAY",
+    "FIRST",
     "MIGRATIONS",
     "OUTAGE",
     "SCHEMA_VERSION",
@@ -37,13 +39,17 @@ __all__ = [
     "Connection",
     "Effects",
     "ItemRow",
+    "LastSweep",
     "NewBatch",
     "Pool",
+    "QuietBatch",
     "Remainder",
     "Reopened",
     "ResultRow",
+    "Standstill",
     "StoredItem",
     "Submission",
+    "SweepStore",
     "Verdict",
     "Violation",
     "WholeBatch",

@@ -1,0 +1,1 @@
+"""The sweeper: what it heals, and what it leaves alone."""
