@@ -42,7 +42,8 @@ class BatchActivities:
     async def open_batch(self, reference: BatchReference) -> BatchView:
         """Opens a pending batch for the workflow that its row names, and says where its open rows are.
 
-        One whose deadline has passed before is given up instead, so that none of its items starts.
+        One whose deadline has passed before is given up instead, so that none of its items starts. Of a closed one it
+        says which open batch has its key by now, as that one was started under the same workflow id.
         """
         refuse_other_database(self, reference)
         await self._store.expire_batch(reference.batch_id)
@@ -55,7 +56,10 @@ class BatchActivities:
                 non_retryable=True,
             )
         await self._start_follow_up(batch)
-        return await self._view(batch)
+        view = await self._view(batch)
+        if not batch.closed:
+            return view
+        return view.model_copy(update={"successor": await self._store.read_successor(batch.id)})
 
     @activity.defn
     async def look_at_batch(self, reference: BatchReference) -> BatchView:

@@ -68,7 +68,8 @@ class Span(Model):
 class BatchView(Model):
     """What an activity says of the batch's row: a workflow decides from this alone, never from its own input.
 
-    `deadline_seconds` is what is left of the batch's time, by the database's clock.
+    `deadline_seconds` is what is left of the batch's time, by the database's clock. `successor` is the open batch that
+    has the key of this closed one by now.
     """
 
     status: BatchStatus
@@ -85,6 +86,7 @@ class BatchView(Model):
     spans: list[Span]
     deadline_seconds: float | None = None
     has_budget: bool = False
+    successor: UUID | None = None
 
     @property
     def closed(self) -> bool:

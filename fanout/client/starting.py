@@ -57,7 +57,7 @@ class Starter:
     def __init__(self, temporal: Client, names: Names, database_id: UUID, chosen_by: str) -> None:
         self._temporal = temporal
         self._names = names
-        self._database_id = database_id
+        self.database_id = database_id
         self._chosen_by = chosen_by
         self._searchable = True
 
@@ -83,7 +83,7 @@ class Starter:
     async def _start(self, batch: BatchRow) -> None:
         await self._temporal.start_workflow(
             BatchWorkflow.run,
-            BatchStart(batch_id=batch.id, database_id=self._database_id, handler=batch.handler, key=batch.key),
+            BatchStart(batch_id=batch.id, database_id=self.database_id, handler=batch.handler, key=batch.key),
             id=batch.workflow_id,
             task_queue=self._names.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.UNSPECIFIED,
