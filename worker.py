@@ -9,10 +9,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 from uuid import uuid4
 
 if __name__ == "__main__":
@@ -27,6 +28,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 from activities.batches import BatchActivities
 from activities.engine import Engine
 from activities.ranges import RangeActivities
+from activities.submits import SubmitActivities
 from fanout.client.items import check_words
 from fanout.client.starting import Starter
 from fanout.devstack import Stack, join
@@ -155,18 +157,23 @@ async def end(batches: Worker, engine: Engine) -> int:
     return unwritten
 
 
-def batch_activities(settings: Settings, engine: Engine, store: BatchStore, starter: Starter) -> BatchActivities:
+def batch_activities(
+    settings: Settings, engine: Engine, store: BatchStore, starter: Starter
+) -> list[Callable[..., Any]]:
     """The short activities of workflows."""
-    return BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
+    batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
+    return [*batches.all, *SubmitActivities(store, settings.names, starter, settings.max_payload_bytes).all]
 
 
-def make_batch_worker(temporal: Client, settings: Settings, identity: str, activities: BatchActivities) -> Worker:
+def make_batch_worker(
+    temporal: Client, settings: Settings, identity: str, activities: Sequence[Callable[..., Any]]
+) -> Worker:
     """The half of the Temporal worker that runs workflows, with their short local activities."""
     return Worker(
         temporal,
         task_queue=settings.names.task_queue,
         workflows=[Batch, Shard],
-        activities=activities.all,
+        activities=activities,
         no_remote_activities=True,
         identity=identity,
         max_cached_workflows=settings.workflow_cache,

@@ -14,10 +14,12 @@ with workflow.unsafe.imports_passed_through():
     from fanout.contracts import (
         FAILED_ATTRIBUTE,
         HANDLER_ATTRIBUTE,
+        NO_REQUEST,
         STATUS_ATTRIBUTE,
         TOTAL_ATTRIBUTE,
         BatchOutcome,
         BatchReference,
+        BatchRequest,
         BatchStart,
         BatchView,
         CancelRequest,
@@ -28,11 +30,13 @@ with workflow.unsafe.imports_passed_through():
         RetryRequest,
         ShardInput,
         ShardOutcome,
+        SubmitAnswer,
     )
     from fanout.states import BatchStatus
     from pydantic import ValidationError
 
 from workflows.shards import SHARDED_ITEMS, Shards
+from workflows.submitting import submit
 from workflows.window import Window, local
 
 PAUSE_LOOK = timedelta(hours=1)
@@ -49,9 +53,8 @@ class Batch:
     """Runs one batch to its close. The row decides everything: state, epoch and what is left."""
 
     @workflow.init
-    def __init__(self, start: BatchStart) -> None:
-        self._start = start
-        self._reference = BatchReference(batch_id=start.batch_id, database_id=start.database_id)
+    def __init__(self, start: BatchStart | BatchRequest = NO_REQUEST) -> None:
+        self._given = start
         self._changed = False
         self._cancel_requested = False
         self._fan: Window | Shards | None = None
@@ -61,8 +64,14 @@ class Batch:
         self._looks_while_paused = 0
 
     @workflow.run
-    async def run(self, start: BatchStart) -> BatchOutcome:
-        """Ends Completed with the counts, Failed with the batch's reason as the error's type, or Canceled."""
+    async def run(self, start: BatchStart | BatchRequest = NO_REQUEST) -> BatchOutcome | SubmitAnswer:
+        """Ends Completed with the counts, Failed with the batch's reason as the error's type, or Canceled.
+
+        A request ends Completed with what the submit came to, or Failed with the code of what is wrong with it.
+        """
+        if not isinstance(start, BatchStart):
+            # A bare null is not decoded by type.
+            return await submit(start or NO_REQUEST, lambda: self._changed)
         driving = asyncio.create_task(self._drive())
         while True:
             try:
@@ -118,6 +127,16 @@ class Batch:
     def progress(self) -> Progress:
         """Counts as this workflow has seen them; the row is the truth."""
         return self._progress
+
+    @property
+    def _start(self) -> BatchStart:
+        if not isinstance(self._given, BatchStart):
+            raise ApplicationError("this run only asks for a batch", type="NotStored", non_retryable=True)
+        return self._given
+
+    @property
+    def _reference(self) -> BatchReference:
+        return BatchReference(batch_id=self._start.batch_id, database_id=self._start.database_id)
 
     def _told(self, view: BatchView) -> str:
         self._wake()
