@@ -36,9 +36,10 @@ from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, MissingEx
 from fanout.exits import leave
 from fanout.handlers import Handlers, load_handlers
 from fanout.handlers.builtin import builtin_handlers
+from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
-from fanout.settings import EXAMPLE_HANDLERS, Settings
-from fanout.store import BatchStore, WorkerFacts, connect_pool
+from fanout.settings import EXAMPLE_HANDLERS, Settings, hide_password
+from fanout.store import OUTAGE, BatchStore, Pool, WorkerFacts, connect_pool
 from workflows.batch import Batch
 from workflows.shard import Shard
 
@@ -90,25 +91,42 @@ def modules_for(settings: Settings, stack: Stack | None, servers: Servers) -> tu
     return EXAMPLE_HANDLERS
 
 
-async def connect(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> tuple[Client, Engine]:
+async def connect(
+    settings: Settings, servers: Servers, identity: str, handlers: Handlers, points: FaultPoints | None
+) -> tuple[Client, Engine, Pool]:
     """Waits up to a minute for both servers; raises what the last try raised."""
     give_up = time.monotonic() + START_SECONDS
     while True:
         try:
-            temporal = await servers.connect_temporal()
-            worker = WorkerFacts(
-                id=uuid4(),
-                identity=identity,
-                handlers={name: handlers[name].facts for name in handlers},
-                build=build(),
-                concurrency=settings.concurrency,
-            )
-            return temporal, await Engine.start(settings, worker, handlers)
+            return await try_to_connect(settings, servers, identity, handlers, points)
         except ServerUnreachable as error:
             if time.monotonic() > give_up:
                 raise
             log.warning("%s; trying again", error)
             await asyncio.sleep(RETRY_SECONDS)
+
+
+async def try_to_connect(
+    settings: Settings, servers: Servers, identity: str, handlers: Handlers, points: FaultPoints | None
+) -> tuple[Client, Engine, Pool]:
+    """One try at everything that a worker needs; raises ServerUnreachable, also for a server that is lost meanwhile."""
+    temporal = await servers.connect_temporal()
+    worker = WorkerFacts(
+        id=uuid4(),
+        identity=identity,
+        handlers={name: handlers[name].facts for name in handlers},
+        build=build(),
+        concurrency=settings.concurrency,
+    )
+    pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
+    try:
+        return temporal, await Engine.start(settings, worker, handlers, points), pool
+    except BaseException as error:
+        pool.terminate()
+        if isinstance(error, OUTAGE):
+            url, cause = hide_password(servers.database_url), str(error) or type(error).__name__
+            raise ServerUnreachable("PostgreSQL", url, servers.database_chosen_by, cause) from error
+        raise
 
 
 def build() -> str:
@@ -122,12 +140,12 @@ def build() -> str:
 async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> int:
     """Works until a signal, then drains; 0 when everything was given back, else 1."""
     stop, hurry = signals()
+    points = FaultPoints.armed(settings.fault_points)
     settings = settings.with_values({"database_url": SecretStr(servers.database_url)})
-    temporal, engine = await connect(settings, servers, identity, handlers)
-    pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
+    temporal, engine, pool = await connect(settings, servers, identity, handlers, points)
     try:
-        store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
-        starter = Starter(temporal, settings.names, engine.database_id, servers.temporal_chosen_by)
+        store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds), points)
+        starter = Starter(temporal, settings.names, engine.database_id, servers.temporal_chosen_by, points)
         batches = make_batch_worker(temporal, settings, identity, batch_activities(settings, engine, store, starter))
         ranges = make_range_worker(temporal, settings, identity, engine)
         async with batches, ranges:

@@ -19,6 +19,7 @@ from fanout.handlers.calls import encode_result
 from fanout.handlers.children import refuse_without_pebble
 from fanout.handlers.runner import Report, Runner, Work
 from fanout.handlers.transactions import Settlement
+from fanout.points import FaultPoints
 from fanout.settings import Settings
 from fanout.states import BatchStatus
 from fanout.store import (
@@ -59,23 +60,24 @@ class Engine:
         handlers: Handlers,
         pools: list[Pool],
         database_id: UUID,
+        points: FaultPoints | None = None,
     ) -> None:
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
         self.settings = settings
         self.database_id = database_id
         self.worker_id = worker.id
-        self.store = WorkStore(pools[0], stale_after)
+        self.store = WorkStore(pools[0], stale_after, points)
         self.slots = Slots(settings.concurrency)
         self.draining = False
         self._handlers = handlers
         self._pools = pools
-        self._settler = Settler(WorkStore(pools[1], stale_after), self._on_written)
-        self._lease = Lease(WorkStore(pools[2], stale_after), worker)
+        self._settler = Settler(WorkStore(pools[1], stale_after, points), self._on_written, points)
+        self._lease = Lease(WorkStore(pools[2], stale_after, points), worker)
         self._breakers = Breakers(self.store, self._hold_back)
         self._identity = worker.identity
         assert settings.database_url is not None
         url = settings.database_url.get_secret_value()
-        self._effects = Effects(url, min(settings.concurrency, EFFECT_CONNECTIONS))
+        self._effects = Effects(url, min(settings.concurrency, EFFECT_CONNECTIONS), points)
         self._encode = partial(encode_result, limit=settings.max_payload_bytes)
         self._runner: Runner[Token] = Runner(
             handlers,
@@ -92,7 +94,9 @@ class Engine:
         self._telling: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def start(cls, settings: Settings, worker: WorkerFacts, handlers: Handlers) -> "Engine":
+    async def start(
+        cls, settings: Settings, worker: WorkerFacts, handlers: Handlers, points: FaultPoints | None = None
+    ) -> "Engine":
         """Connects, checks the schema and takes out the lease; raises FanoutError where one of these cannot be."""
         refuse_without_pebble(handlers)
         assert settings.database_url is not None
@@ -108,7 +112,7 @@ class Engine:
             }
             for purpose, (size, seconds) in needs.items():
                 pools.append(await connect_pool(url, purpose=purpose, size=size, answer_seconds=seconds))
-            engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]))
+            engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]), points)
             await engine._lease.start()
         except BaseException:
             for pool in pools:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from activities.attempt import Token
 from fanout.handlers.outcomes import describe
+from fanout.points import FaultPoint, FaultPoints, before
 from fanout.store import OUTAGE, UNSTORABLE, Completion, Verdict, WorkStore
 
 GROUP_ROWS = 500
@@ -58,8 +59,11 @@ class Settler:
     `on_written` learns whether a row was recorded: False means that its claim was stale.
     """
 
-    def __init__(self, store: WorkStore, on_written: Callable[[Entry, bool], None]) -> None:
+    def __init__(
+        self, store: WorkStore, on_written: Callable[[Entry, bool], None], points: FaultPoints | None = None
+    ) -> None:
         self._store = store
+        self._points = points
         self._on_written = on_written
         self._slot = random.randrange(16)
         self._queues: dict[tuple[UUID, str], list[Entry]] = {}
@@ -119,6 +123,7 @@ class Settler:
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
+    @before(FaultPoint.ITEM_ENDED)
     async def _write_once(self, batch_id: UUID, kind: str, group: Sequence[Entry]) -> set[int]:
         rows = [entry.row for entry in group]
         if kind == "complete":

@@ -14,8 +14,9 @@ ITEM_SECONDS = 0.005
 RUNS = 3
 TRIES = 5
 REACH_SECONDS = 60.0
-PROMISED_SECONDS = 15.0
 PROMISE = Limit(1.0)
+# Heartbeat timeout, and the seconds promised with it: the default, and the way to a quicker recovery.
+SETTINGS = ((10.0, 14.0), (3.0, 9.0))
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,20 @@ class Recovery:
 
 
 def cases(options: Options) -> list[Case]:
-    """One line."""
-    items = options.items or ITEMS
-    return [Case(f"recovery {items:,}", partial(measure, items=items, runs=options.pairs or RUNS))]
+    """One line with the default heartbeat timeout, one with a shorter one."""
+    items, runs = options.items or ITEMS, options.pairs or RUNS
+    return [
+        Case(
+            f"recovery {items:,}, heartbeat timeout {heartbeat:g} s",
+            partial(measure, items=items, runs=runs, heartbeat_seconds=heartbeat, promised_seconds=promised),
+        )
+        for heartbeat, promised in SETTINGS
+    ]
 
 
-async def measure(rig: Rig, items: int, runs: int) -> Measured:
+async def measure(rig: Rig, items: int, runs: int, heartbeat_seconds: float, promised_seconds: float) -> Measured:
     """Seconds from the new worker's start to the close, over the seconds promised; every settle is audited."""
+    rig.environment["FANOUT_HEARTBEAT_SECONDS"] = str(heartbeat_seconds)
     await install_audit(rig.pool)
     found = []
     for run in range(runs):
@@ -44,14 +52,15 @@ async def measure(rig: Rig, items: int, runs: int) -> Measured:
     once = all(one.settles == items and one.recorded_twice == 0 for one in found)
     return Measured(
         name="recovery",
-        compares=f"seconds from the restart of the only worker to the close, over the {PROMISED_SECONDS:g} s promised",
+        compares=f"seconds from the restart of the only worker to the close, over the {promised_seconds:g} s promised",
         items=items,
         concurrency=rig.settings.concurrency,
-        ratios=[one.seconds / PROMISED_SECONDS for one in found],
-        sides={"fanout": [one.seconds for one in found], "promised": [PROMISED_SECONDS] * runs},
+        ratios=[one.seconds / promised_seconds for one in found],
+        sides={"fanout": [one.seconds for one in found], "promised": [promised_seconds] * runs},
         limit=PROMISE,
         holds=once,
         details={
+            "heartbeat_seconds": [heartbeat_seconds],
             "settled_at_kill": [one.settled_at_kill for one in found],
             "settles": [one.settles for one in found],
             "recorded_twice": [one.recorded_twice for one in found],

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from fanout.errors import InvalidSetting
 from fanout.names import DEPLOYMENT_NAME, Names
+from fanout.points import Fault
 
 PREFIX = "FANOUT_"
 EXAMPLE_HANDLERS = ("examples.documents.handlers", "examples.documents.demo_handlers")
@@ -22,7 +23,13 @@ def _split(value: object) -> object:
     return value
 
 
+def _armed(value: object) -> object:
+    split = _split(value)
+    return tuple(Fault.parse(part) for part in split) if isinstance(value, str) and isinstance(split, tuple) else value
+
+
 Listed = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Faults = Annotated[tuple[Fault, ...], BeforeValidator(_armed)]
 
 
 class Settings(BaseModel):
@@ -66,6 +73,9 @@ class Settings(BaseModel):
     )
     temporal_bin: Path | None = Field(
         None, description="The `temporal` program for the dev stack. Defaults to a package's."
+    )
+    fault_points: Faults = Field(
+        (), description="For tests alone: points at which this process is killed, stalls or loses an answer."
     )
 
     @property

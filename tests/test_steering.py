@@ -6,6 +6,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import WorkflowFailureError
 
 from fanout import FanoutClient
@@ -56,6 +57,38 @@ async def test_a_batch_that_is_paused_and_resumed_in_a_hurry_goes_on(fanout: Dep
     assert await count_recorded_twice(fanout.pool, batch.batch_id) == 0
     rows = [row async for row in batch.results()]
     assert {(row.attempts, row.crashes) for row in rows} == {(0, 0)}
+
+
+@pytest.mark.parametrize("again", ["pause and resume", "retry"])
+async def test_a_long_item_does_not_hold_up_a_batch_that_moved_on(fanout: Deployment, again: str) -> None:
+    await fanout.start_worker(handlers="tests.handlers.faulty", FANOUT_TEST_LEDGER=str(fanout.folder))
+    batch = await fanout.client.submit("fault.mixed", ["held", "bad"], range_size=1)
+    await eventually(lambda: settled(batch, 1))
+    await eventually(lambda: at_work(batch))
+    if again == "retry":
+        await batch.retry()
+    else:
+        await batch.pause()
+        await eventually(lambda: ranges_ended(fanout, batch))
+        await batch.retry()
+        await batch.resume()
+    await eventually(lambda: settled(batch, 1), 20)
+    assert await at_work(batch)
+    (fanout.folder / "go").touch()
+    status = await asyncio.wait_for(batch.wait(), 60)
+    assert (status.completed, status.failed, status.epoch) == (1, 1, 2)
+    assert [(row.attempts, row.crashes) async for row in batch.results()] == [(0, 0), (1, 0)]
+
+
+async def at_work(batch: BatchHandle) -> bool:
+    return (await batch.progress()).processing == 1
+
+
+async def ranges_ended(fanout: Deployment, batch: BatchHandle) -> bool:
+    """Whether the workflow has asked its ranges to end."""
+    workflow = fanout.temporal.get_workflow_handle((await batch.progress()).workflow_id)
+    pending = (await workflow.describe()).raw_description.pending_activities
+    return all(activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED for activity in pending)
 
 
 async def test_a_batch_of_another_database_fails_its_workflow_at_once(fanout: Deployment) -> None:

@@ -58,6 +58,7 @@ class Batch:
         self._changed = False
         self._cancel_requested = False
         self._fan: Window | Shards | None = None
+        self._turn = 0
         self._progress = Progress(status="pending", total=0, completed=0, failed=0, cancelled=0)
         self._shown_status: BatchStatus | None = None
         self._deadline: asyncio.Task[None] | None = None
@@ -243,8 +244,10 @@ class Batch:
         if sum(span.size for span in view.spans) > SHARDED_ITEMS:
             self._fan = Shards(shard, self._on_outcome)
         else:
-            self._fan = Window(shard, self._on_outcome, self._show)
+            self._fan = Window(shard, self._on_outcome, self._show, self._turn)
         await self._fan.run()
+        if isinstance(self._fan, Window):
+            self._turn = self._fan.turn
         stopped, self._fan = self._fan.stopped, None
         if workflow.info().is_continue_as_new_suggested() and not stopped:
             workflow.continue_as_new(self._start)

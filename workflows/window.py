@@ -55,7 +55,9 @@ class Window:
         shard: ShardInput,
         on_outcome: Callable[[RangeOutcome], None],
         on_view: Callable[[BatchView], None],
+        turn: int = 0,
     ) -> None:
+        self.turn = turn
         self.pace = shard.pace
         self.stopped = False
         self._shard = shard
@@ -126,6 +128,7 @@ class Window:
         self._on_view(view)
         if self.stopped:
             # Ranges that wait for a worker end at once; attempts that run claim no more and finish what they hold.
+            self.turn += 1
             for task in self._tasks:
                 task.cancel()
 
@@ -176,7 +179,7 @@ class Window:
                 heartbeat_timeout=timedelta(seconds=shard.heartbeat_seconds),
                 start_to_close_timeout=RANGE_LIMIT,
                 retry_policy=RANGE_RETRY,
-                activity_id=f"{span.lo} {name}" if span.size == 1 else name,
+                activity_id=self._activity_id(span, name),
                 summary=name,
             )
         except BaseException as error:
@@ -199,6 +202,11 @@ class Window:
         if len(encoded) <= NAME_BYTES:
             return encoded.decode()
         return "…" + encoded[-NAME_BYTES:].decode(errors="ignore")
+
+    def _activity_id(self, span: Span, name: str) -> str:
+        """No pending activity has it: a range that was cancelled stays pending on the server while its item runs."""
+        told = f"{span.lo} {name}" if span.size == 1 else name
+        return told if self.turn == 0 else f"{told}, turn {self.turn + 1}"
 
     def _collect(self) -> None:
         finished, self._finished = self._finished, []

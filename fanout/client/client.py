@@ -18,6 +18,7 @@ from fanout.devstack import running
 from fanout.errors import InvalidRequest, UnknownBatch
 from fanout.handlers import Handlers
 from fanout.names import BATCH_KEY_BYTES, HANDLER_NAME
+from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import Settings
 from fanout.states import BatchStatus
@@ -60,8 +61,9 @@ class FanoutClient:
         try:
             database_id = await check_schema(pool)
             temporal = await servers.connect_temporal()
-            store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
-            starter = Starter(temporal, settings.names, database_id, servers.temporal_chosen_by)
+            points = FaultPoints.armed(settings.fault_points)
+            store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds), points)
+            starter = Starter(temporal, settings.names, database_id, servers.temporal_chosen_by, points)
             yield cls(store, starter, temporal, settings, handlers)
         finally:
             await pool.close()

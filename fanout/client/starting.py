@@ -26,6 +26,7 @@ from fanout.contracts import (
 )
 from fanout.errors import ServerUnreachable
 from fanout.names import CHANGED_SIGNAL, Names
+from fanout.points import FaultPoint, FaultPoints, after
 from fanout.store import BatchRow
 
 log = logging.getLogger("fanout.client")
@@ -51,15 +52,22 @@ async def register_search_attributes(temporal: Client) -> None:
     )
 
 
+def _lost_answer() -> RPCError:
+    return RPCError("the answer was lost at a fault point", RPCStatusCode.UNAVAILABLE, b"")
+
+
 class Starter:
     """Starts and wakes the workflows of one deployment in one namespace."""
 
-    def __init__(self, temporal: Client, names: Names, database_id: UUID, chosen_by: str) -> None:
+    def __init__(
+        self, temporal: Client, names: Names, database_id: UUID, chosen_by: str, points: FaultPoints | None = None
+    ) -> None:
         self._temporal = temporal
         self._names = names
         self.database_id = database_id
         self._chosen_by = chosen_by
         self._searchable = True
+        self._points = points
 
     async def start(self, batch: BatchRow) -> None:
         """Starts the batch's workflow, or signals the one that runs: whichever it is, it then looks at the row."""
@@ -80,6 +88,7 @@ class Starter:
             address = self._temporal.service_client.config.target_host
             raise ServerUnreachable("Temporal", address, self._chosen_by, cause) from error
 
+    @after(FaultPoint.WORKFLOW_STARTED, _lost_answer)
     async def _start(self, batch: BatchRow) -> None:
         await self._temporal.start_workflow(
             BatchWorkflow.run,

@@ -74,7 +74,7 @@ class Settlement:
             if not await self._effects.settle(connection, self._batch_id, row):
                 await _undo(transaction)
                 raise StaleClaim
-            await transaction.commit()
+            await self._effects.commit(transaction)
         except OUTAGE as error:
             await _undo(transaction)
             if not await self._effects.is_settled(self._batch_id, self._seq, self.claim_id):

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from fanout.errors import KeyHeld, UnknownItem
+from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus, ItemStatus
 from fanout.store.joins import Joins
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
@@ -38,9 +39,10 @@ class NothingToReopen(Exception):
 class BatchStore:
     """What clients and parent workflows do to batches. Each method is one transaction unless it says otherwise."""
 
-    def __init__(self, pool: Pool, stale_after: timedelta) -> None:
+    def __init__(self, pool: Pool, stale_after: timedelta, points: FaultPoints | None = None) -> None:
         self._pool = pool
         self._stale_after = stale_after
+        self._points = points
 
     @property
     def joins(self) -> Joins:
@@ -52,11 +54,15 @@ class BatchStore:
         """One transaction that stores a batch whole, or nothing at all."""
         async with self._pool.transaction() as connection:
             yield Submission(connection)
+        if self._points is not None:
+            await self._points.reach(FaultPoint.SUBMIT_COMMITTED)
 
+    @after(FaultPoint.OPEN_COMMITTED)
     async def open_batch(self, batch_id: UUID, workflow_id: str) -> None:
         """Moves a pending batch to processing for the workflow that its row names; else changes nothing."""
         await self._pool.fetch(STATEMENTS["open_batch"], batch_id, workflow_id)
 
+    @after(FaultPoint.CLOSE_COMMITTED)
     async def close_batch(
         self,
         batch_id: UUID,
@@ -92,6 +98,7 @@ class BatchStore:
             await submission.copy_items(whole.batch.id, 0, whole.items)
             await submission.insert_batch(whole.batch, len(whole.items), whole.fingerprint)
 
+    @after(FaultPoint.CANCEL_COMMITTED)
     async def cancel_batch(self, batch_id: UUID, reason: str | None) -> bool:
         """From its commit on no claim succeeds and all rows that do not run are cancelled; False without effect."""
         return await self._give_up("cancel_batch", "tell_cancelling", batch_id, reason)
@@ -119,14 +126,17 @@ class BatchStore:
         """Pauses the batch, or gives it up, if it has more failures than its budget allows; else changes nothing."""
         await self._pool.execute(STATEMENTS["trip_budget"], batch_id)
 
+    @after(FaultPoint.PAUSE_COMMITTED)
     async def pause_batch(self, batch_id: UUID) -> bool:
         """From its commit on no claim succeeds, what runs goes on; False without effect."""
         return bool(await self._pool.fetch(STATEMENTS["pause_batch"], batch_id))
 
+    @after(FaultPoint.RESUME_COMMITTED)
     async def resume_batch(self, batch_id: UUID) -> bool:
         """Lets a paused batch go on, and forgives the failures so far; False without effect."""
         return bool(await self._pool.fetch(STATEMENTS["resume_batch"], batch_id))
 
+    @after(FaultPoint.REOPEN_COMMITTED)
     async def reopen_batch(
         self,
         batch_id: UUID,

@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import UUID
 
+import asyncpg
+
 from fanout.errors import DatabaseAway, ServerUnreachable
+from fanout.points import FaultPoint, FaultPoints, after
 from fanout.store.faults import OUTAGE
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.rows import Completion
@@ -23,8 +26,9 @@ log = logging.getLogger("fanout.effects")
 class Effects:
     """Connections for `ctx.transaction()`; made at first use, on the loop that uses them."""
 
-    def __init__(self, url: str, size: int) -> None:
+    def __init__(self, url: str, size: int, points: FaultPoints | None = None) -> None:
         self._url = url
+        self._points = points
         self._size = size
         self._pool: Pool | None = None
         self._connecting = asyncio.Lock()
@@ -45,6 +49,11 @@ class Effects:
         """Completes a row inside the caller's transaction; False when its claim is stale."""
         arguments = settle_arguments([row], self._slot)
         return bool(await connection.fetch(STATEMENTS["complete"], batch_id, *arguments))
+
+    @after(FaultPoint.TRANSACTION_COMMITTED)
+    async def commit(self, transaction: asyncpg.transaction.Transaction) -> None:
+        """Commits the caller's transaction."""
+        await transaction.commit()
 
     async def is_settled(self, batch_id: UUID, seq: int, claim_id: UUID) -> bool:
         """Whether a COMMIT whose answer was lost took place: waits for its end, and for the database to be back."""

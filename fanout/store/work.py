@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
+from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus
 from fanout.store.pool import Pool
 from fanout.store.rows import Claim, ClaimedItem, Completion, Remainder, Verdict, WorkerFacts
@@ -19,10 +20,12 @@ class WorkStore:
     `stale_after` is the time after which a worker whose row was not refreshed counts as dead.
     """
 
-    def __init__(self, pool: Pool, stale_after: timedelta) -> None:
+    def __init__(self, pool: Pool, stale_after: timedelta, points: FaultPoints | None = None) -> None:
         self._pool = pool
         self._stale_after = stale_after
+        self._points = points
 
+    @after(FaultPoint.CLAIM_COMMITTED)
     async def claim(
         self,
         batch_id: UUID,
@@ -77,12 +80,14 @@ class WorkStore:
         records = await self._pool.fetch(STATEMENTS["read_currency"], list(batch_ids))
         return {record["id"]: (BatchStatus(record["status"]), record["epoch"]) for record in records}
 
+    @after(FaultPoint.COMPLETE_COMMITTED)
     async def complete(self, batch_id: UUID, rows: Sequence[Completion], slot: int) -> set[int]:
         """Completes rows and counts them; answers the seqs that stand settled under these claims, also from before."""
         arguments = settle_arguments(rows, slot)
         seqs, claims = arguments[:2]
         return await self._settle("complete", "completed", batch_id, seqs, claims, *arguments[1:])
 
+    @after(FaultPoint.FAIL_COMMITTED)
     async def fail(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Fails rows, counts them, and appends an event for each; answers as `complete`."""
         claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
@@ -92,6 +97,7 @@ class WorkStore:
         """Pauses the batch, or gives it up, if it has more failures than its budget allows; else changes nothing."""
         await self._pool.execute(STATEMENTS["trip_budget"], batch_id)
 
+    @after(FaultPoint.RELEASE_COMMITTED)
     async def release(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Gives rows back, or cancels them where their batch is being cancelled; answers the seqs that it changed.
 
@@ -111,6 +117,7 @@ class WorkStore:
             settled.update(record["seq"] for record in records)
         return settled
 
+    @after(FaultPoint.WORKER_REFRESHED)
     async def refresh_worker(self, worker: WorkerFacts) -> None:
         """Renews the lease of everything that this worker claimed, or takes it out for the first time."""
         await self._pool.execute(
@@ -122,6 +129,7 @@ class WorkStore:
             worker.concurrency,
         )
 
+    @after(FaultPoint.WORKER_REMOVED)
     async def remove_worker(self, worker_id: UUID) -> None:
         """Ends the lease at once: whatever the worker still holds may be taken over."""
         await self._pool.execute(STATEMENTS["remove_worker"], worker_id)
