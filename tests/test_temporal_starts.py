@@ -190,18 +190,21 @@ async def test_a_reset_of_the_start_makes_no_second_batch(fanout: Deployment) ->
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 2
 
 
-async def test_a_worker_that_dies_while_it_stores_a_request_makes_no_second_batch(fanout: Deployment) -> None:
-    """The next worker's try finds what the first one stored."""
-    first = await fanout.start_worker(FANOUT_WORKFLOW_CACHE="0")
-    request = {"handler": "test.echo", "items": [1] * 3_000, "key": "k"}
-    handle = await start(fanout, request)
-    await eventually(lambda: has_batch(fanout))
-    first.kill()
-    await fanout.start_worker()
-    answer = await asyncio.wait_for(handle.result(), 60)
+@pytest.mark.parametrize("mishap", ["kill", "lose"])
+@pytest.mark.parametrize("point", ["submit.committed", "workflow.started"])
+async def test_a_lost_answer_of_a_start_makes_no_second_batch(fanout: Deployment, point: str, mishap: str) -> None:
+    """The next try, by the next worker if this one is dead, finds what the first one did."""
+    first = await fanout.start_worker(FANOUT_FAULT_POINTS=f"{point}={mishap}")
+    handle = await start(fanout, {"handler": "test.echo", "items": [1] * 300, "key": "k"})
+    await eventually(partial(has_batch, fanout))
+    if mishap == "kill":
+        first.process.wait(60)
+        await fanout.start_worker()
+    answer = await asyncio.wait_for(handle.result(), 90)
     assert answer["outcome"] == "started"
-    assert (await closed(await fanout.client.get("test.echo/k"), 90)).completed == 3_000
-    assert await fanout.pool.fetchval("select count(*) from fanout.duplicates") == 0
+    status = await closed(await fanout.client.get("test.echo/k"), 90)
+    assert (status.completed, status.duplicates) == (300, 0)
+    assert f"fault point {point}" in first.log.read_text()
 
 
 async def has_batch(fanout: Deployment) -> bool:
