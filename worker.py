@@ -144,8 +144,10 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
     settings = settings.with_values({"database_url": SecretStr(servers.database_url)})
     temporal, engine, pool = await connect(settings, servers, identity, handlers, points)
     try:
-        store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds), points)
-        starter = Starter(temporal, settings.names, engine.database_id, servers.temporal_chosen_by, points)
+        stale_after = timedelta(seconds=settings.heartbeat_seconds)
+        store = BatchStore(pool, stale_after, points)
+        chosen_by = servers.temporal_chosen_by
+        starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
         batches = make_batch_worker(temporal, settings, identity, batch_activities(settings, engine, store, starter))
         ranges = make_range_worker(temporal, settings, identity, engine)
         async with batches, ranges:

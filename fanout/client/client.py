@@ -62,8 +62,10 @@ class FanoutClient:
             database_id = await check_schema(pool)
             temporal = await servers.connect_temporal()
             points = FaultPoints.armed(settings.fault_points)
-            store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds), points)
-            starter = Starter(temporal, settings.names, database_id, servers.temporal_chosen_by, points)
+            stale_after = timedelta(seconds=settings.heartbeat_seconds)
+            store = BatchStore(pool, stale_after, points)
+            chosen_by = servers.temporal_chosen_by
+            starter = Starter(temporal, settings.names, database_id, chosen_by, points, stale_after)
             yield cls(store, starter, temporal, settings, handlers)
         finally:
             await pool.close()

@@ -32,8 +32,10 @@ from fanout.store import BatchRow
 log = logging.getLogger("fanout.client")
 
 START_SECONDS = timedelta(seconds=20)
-# A worker that dies with a workflow task in hand holds its batch up for this long; the server's default is 10 s.
-TASK_TIMEOUT = timedelta(seconds=5)
+# A worker that dies with a workflow task in hand holds its batch up for this long; one that is short of processor time
+# and cannot replay a workflow within it would never get on.
+LONGEST_TASK_TIMEOUT = timedelta(seconds=10)
+SHORTEST_TASK_TIMEOUT = timedelta(seconds=5)
 KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 INT = IndexedValueType.INDEXED_VALUE_TYPE_INT
 SEARCH_ATTRIBUTES = {
@@ -60,9 +62,17 @@ class Starter:
     """Starts and wakes the workflows of one deployment in one namespace."""
 
     def __init__(
-        self, temporal: Client, names: Names, database_id: UUID, chosen_by: str, points: FaultPoints | None = None
+        self,
+        temporal: Client,
+        names: Names,
+        database_id: UUID,
+        chosen_by: str,
+        points: FaultPoints | None = None,
+        stale_after: timedelta = LONGEST_TASK_TIMEOUT,
     ) -> None:
         self._temporal = temporal
+        # As long as a dead worker's items wait anyway.
+        self._task_timeout = max(SHORTEST_TASK_TIMEOUT, min(LONGEST_TASK_TIMEOUT, stale_after))
         self._names = names
         self.database_id = database_id
         self._chosen_by = chosen_by
@@ -101,7 +111,7 @@ class Starter:
             static_summary=(batch.title or f"{batch.handler} {batch.key}")[:150],
             static_details=f"batch {batch.id}: {batch.total:,} items for {batch.handler}",
             search_attributes=self._attributes(batch) if self._searchable else TypedSearchAttributes.empty,
-            task_timeout=TASK_TIMEOUT,
+            task_timeout=self._task_timeout,
             rpc_timeout=START_SECONDS,
         )
 

@@ -18,7 +18,7 @@ from tests.chaos.loads import Load, choose_loads
 from tests.chaos.proofs import Found, prove
 from tests.chaos.rig import WORKERS, Lane, Rig, rigged
 
-STILL_SECONDS = 90.0
+STILL_SECONDS = 180.0
 SHOWN = 20
 KINDS = ("lost", "settled twice", "left open", "wrong counts", "ledger", "wrong")
 
@@ -28,7 +28,7 @@ class Size:
     """How much a run does: from and to."""
 
     batches: tuple[int, int] = (2, 4)
-    faults: tuple[int, int] = (4, 9)
+    faults: tuple[int, int] = (5, 10)
     seconds: tuple[float, float] = (6.0, 12.0)
     share: float = 1.0
     """Of each batch's items."""

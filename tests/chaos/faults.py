@@ -60,8 +60,8 @@ class Injector:
             "connections reset": (1, lambda: self.disturb(Line.reset_all)),
             "batch paused and resumed": (2, self.pause),
             "failed items retried": (2, self.retry),
-            "worker's clock stepped": (1, self.step_worker),
-            "database's clock stepped": (1, self.step_database),
+            "worker's clock stepped": (2, self.step_worker),
+            "database's clock stepped": (2, self.step_database),
         }
         moments = sorted(self.rng.uniform(0.5, seconds) for _ in range(faults))
         names = self.rng.choices(list(kinds), [weight for weight, _ in kinds.values()], k=faults)

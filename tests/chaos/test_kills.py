@@ -18,7 +18,7 @@ ROUNDS = 20
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 async def test_every_batch_closes_by_itself(stack: Stack, template: str, tmp_path: Path, number: int) -> None:
-    print(f"SEED={SEED}")
+    print(f"FANOUT_CHAOS_SEED={SEED}")
     async with deployment(stack, template, tmp_path, heartbeat_seconds=3.0) as fanout:
         await kill_at_random(fanout, random.Random(SEED + number))
 

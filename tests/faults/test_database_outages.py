@@ -193,7 +193,7 @@ async def lose_answers(fanout: Deployment, rounds: int, seed: int = SEED) -> Non
 async def test_a_worker_ends_in_time_while_the_database_is_stopped(stack: Stack, tmp_path: Path) -> None:
     async with on_own_postgres(stack, tmp_path) as (fanout, postgres):
         worker = await start_worker(fanout, "--concurrency", "5", "--grace", "3")
-        batch = await fanout.client.submit("outage.work", [1.0] * 5 + [60.0] * 5)
+        batch = await fanout.client.submit("outage.work", [1.0] * 3 + [60.0] * 7, range_size=10)
         await started(fanout, 5)
         await postgres.stop()
         code, seconds = await asyncio.to_thread(ended, worker)

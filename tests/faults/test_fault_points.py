@@ -13,6 +13,7 @@ from fanout import BatchHandle, Settings
 from fanout.errors import InvalidSetting
 from fanout.points import Fault, FaultPoint, FaultPoints, Mishap
 from fanout.store.audit import count_recorded_twice, count_settles, install_audit
+from tests.bookings import BALANCE, CREATE
 from tests.support import Deployment, WorkerProcess, eventually
 
 PAYLOADS = ["bad", "good", "flaky", "good", "bad", "flaky", "good", "good"]
@@ -38,10 +39,10 @@ STEERING = {
 STARTING = [FaultPoint.SUBMIT_COMMITTED, FaultPoint.WORKFLOW_STARTED]
 
 
-async def start_worker(fanout: Deployment, faults: str = "") -> WorkerProcess:
+async def start_worker(fanout: Deployment, faults: str = "", handlers: str = "tests.handlers.faulty") -> WorkerProcess:
     return await fanout.start_worker(
         *("--concurrency", "4", "--grace", "1"),
-        handlers="tests.handlers.faulty",
+        handlers=handlers,
         FANOUT_TEST_LEDGER=str(fanout.folder),
         FANOUT_FAULT_POINTS=faults,
     )
@@ -57,11 +58,13 @@ async def ended(worker: WorkerProcess) -> int:
     return (await eventually(code, 60))[0]
 
 
-async def struck(fanout: Deployment, worker: WorkerProcess, mishap: Mishap) -> None:
+async def struck(
+    fanout: Deployment, worker: WorkerProcess, mishap: Mishap, handlers: str = "tests.handlers.faulty"
+) -> None:
     """Returns once the fault has come; starts another worker where it killed this one, as a supervisor would."""
     if mishap is Mishap.KILL:
         assert await ended(worker) == -signal.SIGKILL
-        await start_worker(fanout)
+        await start_worker(fanout, handlers=handlers)
 
     async def told() -> bool:
         return "fault point" in worker.log.read_text()
@@ -99,6 +102,25 @@ async def test_a_worker_that_loses_every_first_answer_loses_nothing_else(fanout:
     await prove(fanout, batch, "completed_with_failures")
     log = worker.log.read_text()
     assert [point for point in WORKERS_OWN if f"fault point {point}" not in log] == []
+
+
+@pytest.mark.parametrize("mishap", MISHAPS)
+async def test_a_worker_struck_after_the_commit_of_a_handler_s_transaction_books_it_once(
+    fanout: Deployment, mishap: Mishap
+) -> None:
+    await install_audit(fanout.pool)
+    await fanout.pool.execute(CREATE)
+    faults = f"{FaultPoint.TRANSACTION_COMMITTED}={mishap}@2"
+    worker = await start_worker(fanout, faults, "tests.handlers.ledger")
+    batch = await fanout.client.submit("ledger.book", [{"amount": number} for number in range(6)])
+    await struck(fanout, worker, mishap, "tests.handlers.ledger")
+    assert (await asyncio.wait_for(batch.wait(), 90)).completed == 6
+    assert [(row.result, row.attempts) async for row in batch.results()] == [(number, 0) for number in range(6)]
+    balance = await fanout.pool.fetchrow(BALANCE, batch.batch_id)
+    assert balance is not None
+    assert tuple(balance) == (0, 6)
+    assert await count_recorded_twice(fanout.pool, batch.batch_id) == 0
+    assert await fanout.client.store.read_violations(batch.batch_id) == []
 
 
 async def test_a_worker_that_stalls_past_its_lease_in_a_gap_settles_nothing_twice(fanout: Deployment) -> None:
@@ -252,5 +274,5 @@ def test_the_seconds_of_a_stall_may_have_a_fraction() -> None:
 
 
 def test_every_point_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
     assert [point for point in FaultPoint if f"`{point}`" not in page] == []

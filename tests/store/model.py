@@ -65,11 +65,12 @@ class ModelBatch:
         """How many rows are in that state."""
         return sum(row.status is status for row in self.rows)
 
-    def is_claimable(self, row: ModelRow) -> bool:
-        """Pending and due, or processing under a worker whose lease is gone."""
+    def is_claimable(self, row: ModelRow, worker_id: UUID) -> bool:
+        """Pending and due, or processing under another worker whose lease is gone, while this one has one."""
         if row.status is ItemStatus.PENDING:
             return row.due
-        return row.status is ItemStatus.PROCESSING and row.worker_id not in self.live
+        abandoned = row.worker_id not in {*self.live, worker_id}
+        return row.status is ItemStatus.PROCESSING and abandoned and worker_id in self.live
 
     def open(self) -> None:
         """The first open."""
@@ -84,8 +85,7 @@ class ModelBatch:
         if self.status is not BatchStatus.PROCESSING or epoch != self.epoch:
             return False, []
         seqs = range(span[0], min(span[1], self.total))
-        # Its own rows a worker never takes over: it lives.
-        free = [seq for seq in seqs if self.is_claimable(row := self.rows[seq]) and row.worker_id != worker_id]
+        free = [seq for seq in seqs if self.is_claimable(self.rows[seq], worker_id)]
         taken = free[:limit]
         for seq in taken:
             row = self.rows[seq]

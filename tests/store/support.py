@@ -66,7 +66,8 @@ class Actor:
         await self.pool.execute(NEVER_AWAY, self.worker.id)
 
     async def claim(self, batch_id: UUID, limit: int = 500, epoch: int = 1, span: tuple[int, int] = (0, 500)) -> Claim:
-        """Claims under a new claim id."""
+        """Claims under a new claim id, with a lease that was just renewed."""
+        await self.refresh()
         return await self.work.claim(batch_id, epoch, span, limit, uuid4(), self.worker.id)
 
     async def stands_at_a_lock(self) -> None:

@@ -1,7 +1,7 @@
 """What a stale attempt finds is not recorded, and a lost answer is found again: each statement by itself."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -33,6 +33,26 @@ async def test_nothing_that_a_stale_claim_brings_is_recorded(url: str, call: str
         assert await statuses(owner.pool, batch_id) == [OUTCOMES[call]] * 3
         assert await SETTLES[call](stale, batch_id, old[:2]) == set()
         assert await owner.batches.read_violations(batch_id) == []
+
+
+async def test_a_worker_that_was_away_takes_nobody_for_dead_before_others_could_be_back(url: str) -> None:
+    """After an outage all leases are stale: neither before its first renewal nor for three seconds after it."""
+    async with actors(url, 2) as (other, first):
+        batch_id = await add_batch(other.batches, 3)
+        await other.claim(batch_id, limit=2)
+        await other.pool.execute("update fanout.workers set seen_at = clock_timestamp() - interval '1 hour'")
+
+        async def take(span: tuple[int, int]) -> list[int]:
+            claim = await first.work.claim(batch_id, 1, span, 500, uuid4(), first.worker.id)
+            remainder = await first.work.read_remainder(batch_id, span, first.worker.id)
+            assert remainder.claimable == 0
+            return [item.seq for item in claim.items]
+
+        assert await take((0, 2)) == []
+        await first.work.refresh_worker(first.worker)
+        assert await take((0, 3)) == [2]
+        await first.refresh()
+        assert await take((0, 3)) == [0, 1]
 
 
 @pytest.mark.parametrize("call", ["complete", "fail"])

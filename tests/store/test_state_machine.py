@@ -136,6 +136,7 @@ class StoreMachine(RuleBasedStateMachine):
         claim_id, worker_id, epoch = uuid4(), self.workers[worker].id, self.model.epoch - back
         before = {seq: (row.attempts, row.throttles) for seq, row in enumerate(self.model.rows)}
         current, taken = self.model.claim(epoch, span, limit, claim_id, worker_id)
+        self.keep_lease(worker)
         claim = self.run(self.work.claim(self.batch_id, epoch, span, limit, claim_id, worker_id))
         items = self.run(self.work.read_claim(self.batch_id, span, claim_id)) if lost else claim.items
         assert claim.current is current
@@ -189,6 +190,11 @@ class StoreMachine(RuleBasedStateMachine):
         rows = [Verdict(seq, claim, told, *charges, delay, kind) for seq, claim in self._named(named)]
         for _ in range(1 + twice):
             assert self.run(self.work.release(self.batch_id, rows, slot)) == self.model.release(rows)
+
+    def keep_lease(self, worker: int) -> None:
+        """What a living worker does every second, however slow this machine is."""
+        if self.workers[worker].id in self.model.live:
+            self.refresh(self.workers[worker])
 
     def refresh(self, worker: WorkerFacts) -> None:
         self.run(self.work.refresh_worker(worker))
@@ -273,11 +279,12 @@ class StoreMachine(RuleBasedStateMachine):
     def look(self, worker: int) -> None:
         """What an attempt and the parent workflow read agrees with the rows."""
         worker_id = self.workers[worker].id
+        self.keep_lease(worker)
         remainder = self.run(self.work.read_remainder(self.batch_id, (0, MOST_ROWS), worker_id))
         rows = self.model.rows
         open_seqs = self.model.open_seqs
         assert (remainder.open, remainder.first) == (len(open_seqs), min(open_seqs, default=None))
-        free = [seq for seq in open_seqs if self.model.is_claimable(rows[seq]) and rows[seq].worker_id != worker_id]
+        free = [seq for seq in open_seqs if self.model.is_claimable(rows[seq], worker_id)]
         assert remainder.claimable == len(free)
         owned = {r.claim_id for r in rows if r.status is ItemStatus.PROCESSING and r.worker_id == worker_id}
         assert set(remainder.own_claims) == owned
@@ -333,8 +340,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.time_passes()
         for worker in range(3):
             self.lease(worker, "gone")
+        survivor = WorkerFacts(uuid4(), "survivor", {HANDLER: {}}, "test", 10)
+        self.refresh(survivor)
         claim_id, epoch = uuid4(), self.model.epoch
-        self.run(self.work.claim(self.batch_id, epoch, (0, MOST_ROWS), 500, claim_id, uuid4()))
+        self.run(self.work.claim(self.batch_id, epoch, (0, MOST_ROWS), 500, claim_id, survivor.id))
         rows = [Completion(seq, claim_id, "1") for seq in range(self.model.total)]
         self.run(self.work.complete(self.batch_id, rows, 0))
         self.run(self.batches.close_batch(self.batch_id, epoch, LONG_GRACE))

@@ -14,4 +14,6 @@ create function fanout.may_take_over(the_worker uuid) returns boolean
 return exists (
     select from fanout.workers w
     where w.id = the_worker and w.fresh_since < clock_timestamp() - interval '3 seconds'
+      -- A claim may come before the first renewal after an outage: the row still tells of the time before it.
+      and w.seen_at > clock_timestamp() - interval '3 seconds'
 );
