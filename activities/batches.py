@@ -42,8 +42,7 @@ class BatchActivities:
     async def open_batch(self, reference: BatchReference) -> BatchView:
         """Opens a pending batch for the workflow that its row names, and says where its open rows are.
 
-        One whose deadline has passed before is given up instead, so that none of its items starts. Of a closed one it
-        says which open batch has its key by now, as that one was started under the same workflow id.
+        One whose deadline has passed before is given up instead, so that none of its items starts.
         """
         refuse_other_database(self, reference)
         await self._store.expire_batch(reference.batch_id)
@@ -56,10 +55,7 @@ class BatchActivities:
                 non_retryable=True,
             )
         await self._start_follow_up(batch)
-        view = await self._view(batch)
-        if not batch.closed:
-            return view
-        return view.model_copy(update={"successor": await self._store.read_successor(batch.id)})
+        return await self._view(batch)
 
     @activity.defn
     async def look_at_batch(self, reference: BatchReference) -> BatchView:
@@ -154,7 +150,8 @@ class BatchActivities:
 
     async def _view(self, batch: BatchRow) -> BatchView:
         if batch.closed:
-            return self._facts(batch, [])
+            successor = await self._store.read_successor(batch.id)
+            return self._facts(batch, []).model_copy(update={"successor": successor})
         if batch.open == batch.total and batch.total > 0:
             return self._facts(batch, [(0, batch.total)])
         return self._facts(batch, await self._store.read_open_spans(batch.id, batch.total))

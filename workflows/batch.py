@@ -166,14 +166,15 @@ class Batch:
                 await self._await_cancel_request(view)
                 # An update that is still at work may be about to reopen the batch.
                 await workflow.wait_condition(workflow.all_handlers_finished)
+                if view.successor is not None:
+                    # It was started under this run's id: this run may be all that its start has found.
+                    workflow.continue_as_new(self._start.model_copy(update={"batch_id": view.successor}))
                 if not self._changed:
                     return view
-                # A signal that came while the batch closed may tell of a retry: a run must not end past it. Or of a new
-                # batch with the same key, whose start found this run.
+                # A signal that came while the batch closed may tell of a retry, or of a new batch with the same key: a
+                # run must not end past it.
                 self._changed = False
                 view = await local(BatchActivities.open_batch, self._reference)
-                if view.successor is not None:
-                    workflow.continue_as_new(self._start.model_copy(update={"batch_id": view.successor}))
                 continue
             await self._work(view)
             # Before the row is read, not after: whoever changes it from here on is not overlooked.
