@@ -182,7 +182,8 @@ def batch_activities(
 ) -> list[Callable[..., Any]]:
     """The short activities of workflows."""
     batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
-    return [*batches.all, *SubmitActivities(store, settings.names, starter, settings.max_payload_bytes).all]
+    submits = SubmitActivities(store, settings.names, starter, settings.max_payload_bytes, engine.handler_names)
+    return [*batches.all, *submits.all]
 
 
 def make_batch_worker(

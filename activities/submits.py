@@ -1,6 +1,7 @@
 """The activity that stores a batch for a start made with nothing but Temporal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,11 +16,17 @@ from fanout.errors import InvalidRequest, KeyBusy
 from fanout.names import Names
 from fanout.store import BatchStore
 
+SEEN_WITHIN = timedelta(days=1)
+"""A refusal is for good: a lease that is stale for a moment, as after an outage, is no reason for one."""
+
 
 class SubmitActivities:
     """Runs as a local activity, so that the items stand in no other history than that of the start itself."""
 
-    def __init__(self, store: BatchStore, names: Names, starter: Starter, payload_limit: int) -> None:
+    def __init__(
+        self, store: BatchStore, names: Names, starter: Starter, payload_limit: int, own_handlers: Set[str]
+    ) -> None:
+        self._own_handlers = own_handlers
         self._store = store
         self._names = names
         self._starter = starter
@@ -43,8 +50,9 @@ class SubmitActivities:
     async def _store_batch(self, work: SubmitWork) -> tuple[UUID, str]:
         request = Request.read(work.request.root, work.origin)
         if not request.allow_unknown:
-            workers = await self._store.list_workers()
-            refuse_unknown(request.options.handlers, {name for worker in workers for name in worker.facts.handlers})
+            workers = await self._store.list_workers(SEEN_WITHIN)
+            known = {name for worker in workers for name in worker.facts.handlers}
+            refuse_unknown(request.options.handlers, known | self._own_handlers)
         return await store_batch(
             self._store, self._names, request.options, request.each(), self._payload_limit, start_id=work.start_id
         )

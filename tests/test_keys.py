@@ -66,14 +66,15 @@ async def test_a_bad_policy_is_named(fanout: Deployment, policy: Any) -> None:
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
 
 
-async def test_new_batches_of_a_key_run_however_close_the_old_run_is(fanout: Deployment) -> None:
+@pytest.mark.parametrize("workflow_cache", ["0", "1000"])
+async def test_new_batches_of_a_key_run_however_close_the_old_run_is(fanout: Deployment, workflow_cache: str) -> None:
     """A start right after the close finds the run of the old batch, which then goes on with the new one."""
-    await fanout.start_worker()
+    await fanout.start_worker(FANOUT_WORKFLOW_CACHE=workflow_cache)
     ids = set()
     for _ in range(12):
         batch = await fanout.client.submit("test.echo", [1], key="k", dedup="open")
         ids.add(batch.batch_id)
-        status = await closed(batch, 90)
+        status = await closed(batch, 180)
         assert (batch.outcome, status.status, status.workflow_id) == ("started", "completed", "fanout/test.echo/k")
     assert len(ids) == 12
     assert await fanout.pool.fetchval("select batch_id from fanout.keys") == batch.batch_id

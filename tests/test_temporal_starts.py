@@ -167,6 +167,18 @@ async def test_json_that_is_no_request_fails_too(fanout: Deployment, text: str) 
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
 
 
+async def test_a_stale_lease_is_no_reason_to_refuse_a_start(fanout: Deployment) -> None:
+    """A refusal is for good: what a worker that was seen today can run is known, and what this one can run anyway."""
+    other = await fanout.start_worker(handlers="tests.handlers.faulty", FANOUT_TEST_LEDGER=str(fanout.folder))
+    other.kill()
+    await fanout.start_worker()
+    await fanout.pool.execute("update fanout.workers set seen_at = seen_at - interval '1 hour'")
+    for handler in ("test.echo", "fault.mixed"):
+        answer = await (await start(fanout, {"handler": handler, "items": []})).result()
+        assert (answer["handler"], answer["outcome"]) == (handler, "started")
+    assert (await refusal(await start(fanout, {"handler": "nobody.knows", "items": []}))).type == "unknown_handler"
+
+
 async def test_a_reset_of_the_start_makes_no_second_batch(fanout: Deployment) -> None:
     await fanout.start_worker()
     for number, key in enumerate((None, "k")):

@@ -260,8 +260,8 @@ class BatchStore:
         """The batch's events with ids above `after`, in order; none is ever skipped by one that commits late."""
         return [_event(record) for record in await self._pool.fetch(STATEMENTS["read_events"], batch_id, after, limit)]
 
-    async def list_workers(self) -> list[WorkerRow]:
-        """The workers whose lease is fresh."""
+    async def list_workers(self, seen_within: timedelta | None = None) -> list[WorkerRow]:
+        """The workers whose lease is fresh, or those that were seen within some other time and have not ended."""
         return [
             WorkerRow(
                 facts=WorkerFacts(
@@ -275,7 +275,7 @@ class BatchStore:
                 started_at=record["started_at"],
                 seen_at=record["seen_at"],
             )
-            for record in await self._pool.fetch(STATEMENTS["list_workers"], self._stale_after)
+            for record in await self._pool.fetch(STATEMENTS["list_workers"], seen_within or self._stale_after)
         ]
 
     async def read_violations(self, batch_id: UUID) -> list[Violation]:
