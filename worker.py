@@ -28,6 +28,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 from activities.batches import BatchActivities
 from activities.engine import Engine
 from activities.ranges import RangeActivities
+from activities.submits import SubmitActivities
 from activities.sweeping import SweepActivities
 from fanout.client.items import check_words
 from fanout.client.starting import Starter
@@ -152,8 +153,7 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
         chosen_by = servers.temporal_chosen_by
         starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
         sweeping = Sweeping(SweepStore(pool, stale_after), store, temporal, starter, engine.database_id, settings)
-        short = batch_activities(settings, engine, store, starter).all
-        activities = [*short, *SweepActivities(sweeping, engine.database_id).all]
+        activities = short_activities(settings, engine, store, starter, sweeping)
         batches = make_batch_worker(temporal, settings, identity, activities)
         ranges = make_range_worker(temporal, settings, identity, engine)
         async with batches, ranges, SweepSchedule(temporal, settings, engine.database_id).kept():
@@ -183,9 +183,13 @@ async def end(batches: Worker, engine: Engine) -> int:
     return unwritten
 
 
-def batch_activities(settings: Settings, engine: Engine, store: BatchStore, starter: Starter) -> BatchActivities:
-    """The short activities of workflows."""
-    return BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
+def short_activities(
+    settings: Settings, engine: Engine, store: BatchStore, starter: Starter, sweeping: Sweeping
+) -> list[Callable[..., Any]]:
+    """What workflows run as local activities."""
+    batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
+    submits = SubmitActivities(store, settings.names, starter, settings.max_payload_bytes, engine.handler_names)
+    return [*batches.all, *submits.all, *SweepActivities(sweeping, engine.database_id).all]
 
 
 def make_batch_worker(

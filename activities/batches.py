@@ -150,7 +150,8 @@ class BatchActivities:
 
     async def _view(self, batch: BatchRow) -> BatchView:
         if batch.closed:
-            return self._facts(batch, [])
+            successor = await self._store.read_successor(batch.id)
+            return self._facts(batch, []).model_copy(update={"successor": successor})
         if batch.open == batch.total and batch.total > 0:
             return self._facts(batch, [(0, batch.total)])
         return self._facts(batch, await self._store.read_open_spans(batch.id, batch.total))

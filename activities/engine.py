@@ -120,6 +120,11 @@ class Engine:
             raise
         return engine
 
+    @property
+    def handler_names(self) -> frozenset[str]:
+        """What this worker can run."""
+        return frozenset(self._handlers)
+
     def handler(self, name: str) -> Handler | None:
         """The handler of that name, if this worker has it."""
         return self._handlers.get(name)

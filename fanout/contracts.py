@@ -1,14 +1,15 @@
 """What crosses the border to Temporal: the models that workflows and activities exchange, and stubs of the workflows.
 
-Everything here carries ids, counts and times only; payloads, results and error texts stay in PostgreSQL.
+Everything here carries ids, counts and times only; payloads, results and error texts stay in PostgreSQL. The one
+exception is a `BatchRequest`: a start without our client brings its items along.
 """
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, RootModel, model_validator
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
@@ -47,10 +48,50 @@ class BatchReference(Model):
 
 
 class BatchStart(BatchReference):
-    """The input of `Batch`."""
+    """The input of `Batch`, for a batch that is stored."""
 
     handler: str
     key: str
+
+
+class BatchRequest(RootModel[Any]):
+    """The input of `Batch` from anybody else: a request for a batch, as it came. The activity that stores it judges it.
+
+    It takes whatever is no BatchStart, as a run whose input cannot be decoded would be tried for ever.
+    """
+
+    # Infinity, which some digits are read as, is to be refused, not turned into null.
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_starts_alone(cls, given: Any) -> Any:
+        if isinstance(given, dict) and {*BatchReference.model_fields} <= given.keys():
+            raise ValueError("it names a stored batch")
+        return given
+
+
+class SubmitWork(Model):
+    """Asks to store a batch; `start_id` is the same for every try of one start."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
+
+    request: BatchRequest
+    origin: str
+    start_id: UUID
+
+
+class SubmitAnswer(Model):
+    """What such a start came to; `goes_on` where the workflow itself has the id of the batch's run, which is open."""
+
+    batch_id: UUID
+    workflow_id: str
+    handler: str
+    key: str
+    outcome: str
+    total: int
+    database_id: UUID
+    goes_on: bool
 
 
 class Span(Model):
@@ -68,7 +109,8 @@ class Span(Model):
 class BatchView(Model):
     """What an activity says of the batch's row: a workflow decides from this alone, never from its own input.
 
-    `deadline_seconds` is what is left of the batch's time, by the database's clock.
+    `deadline_seconds` is what is left of the batch's time, by the database's clock. `successor` is the open batch that
+    has the key of this closed one by now.
     """
 
     status: BatchStatus
@@ -85,6 +127,7 @@ class BatchView(Model):
     spans: list[Span]
     deadline_seconds: float | None = None
     has_budget: bool = False
+    successor: UUID | None = None
 
     @property
     def closed(self) -> bool:
@@ -227,13 +270,16 @@ class Progress(Model):
     cancelled: int
 
 
+NO_REQUEST = BatchRequest(None)
+
+
 @workflow.defn(name="Batch")
 class BatchWorkflow:
     """Typed stub of the parent workflow, for callers that do not have its code."""
 
     @workflow.run
-    async def run(self, start: BatchStart) -> BatchOutcome:
-        """Runs a batch to its close."""
+    async def run(self, start: BatchStart | BatchRequest = NO_REQUEST) -> BatchOutcome | SubmitAnswer:
+        """Runs a batch to its close; or stores one that is asked for, and says what came of it."""
         raise NotImplementedError
 
     @workflow.signal(name=CHANGED_SIGNAL)

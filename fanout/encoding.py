@@ -124,6 +124,13 @@ def _refuse_constant(constant: str) -> Any:
     raise UnstorableValue(f"not JSON: {constant}")
 
 
+def canonical(payload: str) -> str:
+    """JSON text made by `encode`, with sorted names: two payloads are the same if these texts are."""
+    if "{" not in payload:
+        return payload
+    return json.dumps(json.loads(payload), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
 class Fingerprint:
     """A digest of what was asked for: the items in order, each as its key and its payload with sorted names.
 
@@ -135,10 +142,7 @@ class Fingerprint:
 
     def add(self, key: str, payload: str) -> None:
         """Adds the next item; `payload` is JSON text made by `encode`."""
-        canonical = payload
-        if "{" in payload:
-            canonical = json.dumps(json.loads(payload), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-        for part in (key.encode(), canonical.encode()):
+        for part in (key.encode(), canonical(payload).encode()):
             self._hash.update(len(part).to_bytes(8, "big"))
             self._hash.update(part)
 

@@ -7,7 +7,8 @@ FanoutError                 code, and what a command line or an HTTP answer need
 │   ├── DuplicateItemKey    one item key at two positions
 │   ├── UnknownHandler      no live worker and no local module knows it
 │   ├── UnknownBatch        no such id, or no such handler and key
-│   ├── KeyConflict         the key names a batch with other items
+│   ├── KeyConflict         the key names a batch with other items, and which one differs first
+│   │   └── KeyPurged       the key named a batch that was purged
 │   ├── KeyHeld             a retry of a batch whose key another open batch has
 │   └── KeyBusy             another submit of the key is still storing its items
 ├── MissingExtra            a part of Fanout whose packages are not installed
@@ -28,6 +29,7 @@ TransactionError            the transaction was rolled back, and the item's row 
 └── NoTransaction           this handler runs where there can be none
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
@@ -112,14 +114,41 @@ class UnknownItem(InvalidRequest):
         super().__init__(f"batch {batch} has no item {shorten(key)!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first thing in which a submit is not the batch that has its key: keys, sizes and totals, never payloads.
+
+    `position` and `key` are the submitted item's, or None where only the numbers of items differ.
+    """
+
+    detail: str
+    position: int | None = None
+    key: str | None = None
+
+
 class KeyConflict(InvalidRequest):
-    """The key already names a batch that was submitted with other items."""
+    """The key already names a batch that was submitted with other items, or one that was purged."""
 
     code = "key_conflict"
 
-    def __init__(self, handler: str, key: str, batch_id: UUID) -> None:
-        super().__init__(f"{handler}/{key} is batch {batch_id}, which was submitted with other items; use another key")
+    def __init__(self, handler: str, key: str, batch_id: UUID, difference: Difference | None = None) -> None:
+        detail = "" if difference is None else f": {difference.detail}"
+        super().__init__(
+            f"{handler}/{key} is batch {batch_id}, which was submitted with other items{detail}; use another key"
+        )
         self.batch_id = batch_id
+        self.difference = difference
+
+
+class KeyPurged(KeyConflict):
+    """The key named a batch that was purged since, so that nothing is left to compare with."""
+
+    def __init__(self, handler: str, key: str, batch_id: UUID) -> None:
+        FanoutError.__init__(
+            self, f"{handler}/{key} was batch {batch_id}, which was purged; use another key, or the dedup policy open"
+        )
+        self.batch_id = batch_id
+        self.difference = None
 
 
 class KeyHeld(InvalidRequest):

@@ -6,9 +6,12 @@ Run it when a release is made, and keep the files of earlier releases: they are 
 import asyncio
 import json
 import tempfile
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from temporalio.client import WorkflowFailureError
 
 from fanout import Settings
 from fanout.client import BatchHandle
@@ -43,6 +46,7 @@ async def record() -> None:
             await save(fanout, "batch-deadline", expired)
             await save(fanout, "batch-budget", await resumed(fanout))
             await save_sweep(fanout)
+            await save_requests(fanout)
             save_bad()
 
 
@@ -76,13 +80,27 @@ async def save_sweep(fanout: Deployment) -> None:
     await save_history(fanout, "sweeper", fanout.settings.names.sweeper)
 
 
+async def save_requests(fanout: Deployment) -> None:
+    """Starts without our client: one hands its batch over, one goes on as its run, one is refused."""
+    request = {"handler": "test.noop", "key": "asked", "items": [1, 2, 3]}
+    for name, workflow_id, asked in (
+        ("request-started", "by-hand", request),
+        ("request-own", "fanout/test.noop/own", {**request, "key": "own"}),
+        ("request-refused", "wrong", {**request, "items": 5}),
+    ):
+        handle = await fanout.temporal.start_workflow("Batch", asked, id=workflow_id, task_queue="fanout")
+        with suppress(WorkflowFailureError):
+            await handle.result()
+        await save_history(fanout, name, workflow_id, handle.result_run_id)
+
+
 async def save(fanout: Deployment, name: str, batch: BatchHandle) -> None:
     await batch.wait()
     await save_history(fanout, name, (await batch.read()).workflow_id)
 
 
-async def save_history(fanout: Deployment, name: str, workflow_id: str) -> None:
-    handle = fanout.temporal.get_workflow_handle(workflow_id)
+async def save_history(fanout: Deployment, name: str, workflow_id: str, run_id: str | None = None) -> None:
+    handle = fanout.temporal.get_workflow_handle(workflow_id, run_id=run_id)
 
     async def ended() -> bool:
         description = await handle.describe()

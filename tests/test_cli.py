@@ -19,7 +19,7 @@ from tests.support import ROOT, Deployment
 SUBMIT = ["batch_id", "workflow_id", "handler", "key", "outcome", "total"]
 COUNTS = ["total", "pending", "processing", "completed", "failed", "cancelled"]
 TIMES = ["created_at", "started_at", "progress_at", "closed_at"]
-FACTS = ["reason", "workers", "deadline_at", "max_failures", "breaker"]
+FACTS = ["reason", "workers", "deadline_at", "max_failures", "breaker", "duplicates", "duplicate_origin"]
 STATUS = ["batch_id", "workflow_id", "handler", "key", "title", "status", *COUNTS, "epoch", *TIMES, *FACTS]
 ROW = ["seq", "item_key", "status", "attempts", "crashes", "result", "error"]
 ERROR = {"code", "type", "message", "traceback", "attempt", "at", "truncated", "length"}
@@ -55,8 +55,8 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     "arguments",
     [
-        "submit test.echo --items x --dedup open",
-        "submit test.echo --sql x",
+        "submit test.echo --sql x --items x",
+        "submit test.echo --items x --sql-url x",
         "submit test.echo --items x --priority 1",
         "why x",
         "doctor",
@@ -83,6 +83,8 @@ def test_what_does_not_exist_yet_is_refused(arguments: str) -> None:
         ("--deadline 999999999999d", "--deadline"),
         ("--deadline 0s", "deadline"),
         ("--on-close No+Name", "on_close"),
+        ("--dedup sometimes", "--dedup"),
+        ("--dedup 0s", "dedup"),
     ],
 )
 def test_a_bad_value_of_an_option_is_named(arguments: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +157,7 @@ async def test_a_wrong_call_stores_nothing_and_is_named(fanout: Deployment, tmp_
         "unknown_item": ("item", "test.echo/k", "nope"),
         "matches no file": ("submit", "test.echo", "--glob", str(tmp_path / "*.pdf")),
         "cannot be read": ("submit", "test.echo", "--items", str(tmp_path / "missing"), "--allow-unknown"),
-        "either --items or --glob": ("submit", "test.echo"),
+        "exactly one of --items, --glob and --sql": ("submit", "test.echo"),
         "handler's name": ("submit", "Test Echo", "--items", one),
         "not UTF-8": ("submit", "test.echo", "--items", one, "--key", "\udcff"),
     }

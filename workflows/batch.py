@@ -14,10 +14,12 @@ with workflow.unsafe.imports_passed_through():
     from fanout.contracts import (
         FAILED_ATTRIBUTE,
         HANDLER_ATTRIBUTE,
+        NO_REQUEST,
         STATUS_ATTRIBUTE,
         TOTAL_ATTRIBUTE,
         BatchOutcome,
         BatchReference,
+        BatchRequest,
         BatchStart,
         BatchView,
         CancelRequest,
@@ -28,11 +30,13 @@ with workflow.unsafe.imports_passed_through():
         RetryRequest,
         ShardInput,
         ShardOutcome,
+        SubmitAnswer,
     )
     from fanout.states import BatchStatus
     from pydantic import ValidationError
 
 from workflows.shards import SHARDED_ITEMS, Shards
+from workflows.submitting import submit
 from workflows.window import Window, local
 
 PAUSE_LOOK = timedelta(hours=1)
@@ -49,9 +53,8 @@ class Batch:
     """Runs one batch to its close. The row decides everything: state, epoch and what is left."""
 
     @workflow.init
-    def __init__(self, start: BatchStart) -> None:
-        self._start = start
-        self._reference = BatchReference(batch_id=start.batch_id, database_id=start.database_id)
+    def __init__(self, start: BatchStart | BatchRequest = NO_REQUEST) -> None:
+        self._given = start
         self._changed = False
         self._cancel_requested = False
         self._fan: Window | Shards | None = None
@@ -62,8 +65,14 @@ class Batch:
         self._looks_while_paused = 0
 
     @workflow.run
-    async def run(self, start: BatchStart) -> BatchOutcome:
-        """Ends Completed with the counts, Failed with the batch's reason as the error's type, or Canceled."""
+    async def run(self, start: BatchStart | BatchRequest = NO_REQUEST) -> BatchOutcome | SubmitAnswer:
+        """Ends Completed with the counts, Failed with the batch's reason as the error's type, or Canceled.
+
+        A request ends Completed with what the submit came to, or Failed with the code of what is wrong with it.
+        """
+        if not isinstance(start, BatchStart):
+            # A bare null is not decoded by type.
+            return await submit(start or NO_REQUEST, lambda: self._changed)
         driving = asyncio.create_task(self._drive())
         while True:
             try:
@@ -120,6 +129,16 @@ class Batch:
         """Counts as this workflow has seen them; the row is the truth."""
         return self._progress
 
+    @property
+    def _start(self) -> BatchStart:
+        if not isinstance(self._given, BatchStart):
+            raise ApplicationError("this run only asks for a batch", type="NotStored", non_retryable=True)
+        return self._given
+
+    @property
+    def _reference(self) -> BatchReference:
+        return BatchReference(batch_id=self._start.batch_id, database_id=self._start.database_id)
+
     def _told(self, view: BatchView) -> str:
         self._wake()
         return view.status.value
@@ -147,9 +166,13 @@ class Batch:
                 await self._await_cancel_request(view)
                 # An update that is still at work may be about to reopen the batch.
                 await workflow.wait_condition(workflow.all_handlers_finished)
+                if view.successor is not None:
+                    # It was started under this run's id: this run may be all that its start has found.
+                    workflow.continue_as_new(self._start.model_copy(update={"batch_id": view.successor}))
                 if not self._changed:
                     return view
-                # A signal that came while the batch closed may tell of a retry: a run must not end past it.
+                # A signal that came while the batch closed may tell of a retry, or of a new batch with the same key: a
+                # run must not end past it.
                 self._changed = False
                 view = await local(BatchActivities.open_batch, self._reference)
                 continue

@@ -38,6 +38,7 @@ NAMED_RANGES = 200
 NAME_BYTES = 200
 LOOK_SECONDS = 30.0
 
+Activities = TypeVar("Activities")
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
@@ -233,7 +234,7 @@ class Window:
         self._woken = True
 
 
-async def local(method: Callable[[BatchActivities, Request], Awaitable[Answer]], request: Request) -> Answer:
+async def local(method: Callable[[Activities, Request], Awaitable[Answer]], request: Request) -> Answer:
     """Runs one of the short activities at once, beside any queued ranges; retried until the database answers."""
     return await workflow.execute_local_activity_method(
         method, request, start_to_close_timeout=LOCAL_LIMIT, retry_policy=LOCAL_RETRY

@@ -6,10 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fanout.errors import InvalidRequest, shorten
-
-_DURATION = re.compile(r"([0-9]{1,12})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+from fanout.client.durations import read_duration
 
 BatchReference = Annotated[str, typer.Argument(metavar="BATCH", show_default=False, help="A batch id, or HANDLER/KEY.")]
 HandlerName = Annotated[str, typer.Argument(metavar="HANDLER", show_default=False, help="A handler's name.")]
@@ -17,17 +14,7 @@ HandlerName = Annotated[str, typer.Argument(metavar="HANDLER", show_default=Fals
 
 def duration(option: str, text: str | None) -> timedelta | None:
     """A time span such as 90s, 10m, 2h or 7d; raises InvalidRequest naming the option."""
-    if text is None:
-        return None
-    found = _DURATION.fullmatch(text)
-    try:
-        return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else _refuse(option, text)
-    except OverflowError:
-        return _refuse(option, text)
-
-
-def _refuse(option: str, text: str) -> timedelta:
-    raise InvalidRequest(f"{option} is {shorten(text)!r}; it is a number with a unit, as 90s, 10m, 2h or 7d")
+    return None if text is None else read_duration(option, text)
 
 
 def failures_in(text: str | None) -> int | str | None:

@@ -26,6 +26,8 @@ class Session:
     output: Output
     goes_on: UUID | None = None
     """The batch that goes on when this command is interrupted."""
+    chosen: Servers | None = None
+    """The servers of the last `connect`."""
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[FanoutClient]:
@@ -43,6 +45,7 @@ class Session:
         with join(self.settings) as stack:
             servers = choose_servers(self.settings, stack, self.options.servers)
             self.output.note(*servers.lines)
+            self.chosen = servers
             with reaching(servers):
                 yield servers
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from fanout.client import Item
+from fanout.client.items import item_in
 from fanout.encoding import UnstorableValue, decode
 from fanout.errors import InvalidItem, InvalidRequest, shorten
 
@@ -60,12 +61,7 @@ def _item(line: bytes, position: int, where: str) -> Item:
         raise InvalidItem(position, None, f"{where}: not UTF-8") from None
     except UnstorableValue as error:
         raise InvalidItem(position, None, f"{where}: {error}") from None
-    if not isinstance(value, dict) or value.keys() != {"key", "payload"}:
-        return Item(value)
-    if not isinstance(value["key"], str):
-        kind = "null" if value["key"] is None else type(value["key"]).__name__
-        raise InvalidItem(position, None, f"{where}: its key must be a string, not {kind}")
-    return Item(value["payload"], value["key"])
+    return item_in(value, position, f"{where}: ")
 
 
 def read_csv(file: TextIO, name: str, payload_limit: int) -> Iterator[Item]:

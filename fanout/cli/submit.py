@@ -1,20 +1,24 @@
 """`submit`: items from files into a batch."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import typer
 
 from fanout.cli.arguments import HandlerName, duration, failures_in
 from fanout.cli.local import local_handlers
+from fanout.cli.queries import read_query
 from fanout.cli.session import Session
 from fanout.cli.sources import match_files, read_items
 from fanout.cli.views import describe_submit, status_view
 from fanout.cli.watch import end_code, follow
-from fanout.client import BatchHandle, FanoutClient, Item
+from fanout.client import BatchHandle, FanoutClient, Items
+from fanout.client.dedup import Dedup
 from fanout.client.limits import Limits
-from fanout.client.submitting import SubmitOptions, refuse_unknown
+from fanout.client.submitting import FOREVER, SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
+from fanout.store import Query
 
 ItemsFile = Annotated[
     str | None,
@@ -23,7 +27,11 @@ ItemsFile = Annotated[
 Pattern = Annotated[
     str | None, typer.Option("--glob", metavar="PATTERN", help="One item a file; ** reaches into all folders.")
 ]
-Key = Annotated[str | None, typer.Option("--key", metavar="K", help="One batch for ever; a random key by default.")]
+Sql = Annotated[
+    str | None, typer.Option("--sql", metavar="QUERY", help="One item a row of a query that reads Fanout's database.")
+]
+SqlUrl = Annotated[str | None, typer.Option("--sql-url", metavar="URL", help="Another database for --sql.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="K", help="Names the batch; a random key by default.")]
 Title = Annotated[str | None, typer.Option("--title", metavar="T", help="Words for people, up to 200.")]
 RangeSize = Annotated[
     int | None, typer.Option("--range-size", metavar="N", help="Items an activity; by default they adapt.")
@@ -36,6 +44,14 @@ OnBudget = Annotated[
 ]
 Deadline = Annotated[
     str | None, typer.Option("--deadline", metavar="D", help="By when it must be closed, as 90s, 10m, 2h, 7d.")
+]
+DedupPolicy = Annotated[
+    str | None,
+    typer.Option(
+        "--dedup",
+        metavar="POLICY",
+        help="When a closed key may run again: forever (never), open, success, or a duration since its close.",
+    ),
 ]
 OnClose = Annotated[
     str | None, typer.Option("--on-close", metavar="HANDLER", help="Gets the status as an item once it is closed.")
@@ -50,6 +66,8 @@ async def submit(
     handler: HandlerName,
     items: ItemsFile = None,
     pattern: Pattern = None,
+    sql: Sql = None,
+    sql_url: SqlUrl = None,
     key: Key = None,
     title: Title = None,
     range_size: RangeSize = None,
@@ -57,6 +75,7 @@ async def submit(
     on_budget: OnBudget = None,
     deadline: Deadline = None,
     on_close: OnClose = None,
+    dedup: DedupPolicy = None,
     wait: Wait = False,
     dry_run: DryRun = False,
     allow_unknown: AllowUnknown = False,
@@ -66,16 +85,15 @@ async def submit(
     The same key with the same items joins the batch that has it; with other items it is refused.
 
     In JSON Lines an object whose only names are key and payload is an item, anything else is a payload; blank lines
-    are skipped. A row of CSV is an object of texts, and a column key is the key.
+    are skipped. A row of CSV is an object of texts, a row of --sql one of its columns; a column key is the key.
     """
     limits = Limits(failures_in(max_failures), on_budget, duration("--deadline", deadline))
-    options = SubmitOptions(handler, key, title, range_size, "cli", limits, on_close)
-    if (items is None) == (pattern is None):
-        raise InvalidRequest("a submit takes either --items or --glob")
+    policy = FOREVER if dedup is None else Dedup.read("--dedup", dedup)
+    options = SubmitOptions(handler, key, title, range_size, "cli", limits, on_close, policy)
     if dry_run and wait:
         raise InvalidRequest("--dry-run stores nothing that --wait could wait for")
-    found = _find(session, items, pattern)
-    async with session.connect() as client:
+    source = _source(session, items, pattern, sql, sql_url)
+    async with session.connect() as client, _closing(source()) as found:
         if not allow_unknown:
             await _refuse_unknown(session, client, options.handlers)
         if dry_run:
@@ -87,7 +105,7 @@ async def submit(
         return await _wait(session, client, batch) if wait else None
 
 
-async def _submit(client: FanoutClient, options: SubmitOptions, items: Iterable[Item]) -> BatchHandle:
+async def _submit(client: FanoutClient, options: SubmitOptions, items: Items) -> BatchHandle:
     return await client.submit(
         options.handler,
         items,
@@ -98,16 +116,44 @@ async def _submit(client: FanoutClient, options: SubmitOptions, items: Iterable[
         on_budget=options.limits.on_budget,
         deadline=options.limits.deadline,
         on_close=options.on_close,
+        dedup=options.dedup.given,
         allow_unknown=True,
         origin=options.origin,
     )
 
 
-def _find(session: Session, items: str | None, pattern: str | None) -> Iterable[Item]:
+def _source(
+    session: Session, items: str | None, pattern: str | None, sql: str | None, sql_url: str | None
+) -> Callable[[], Items]:
+    """What gives the items once the session is connected; raises InvalidRequest unless exactly one source is named."""
+    if [items, pattern, sql].count(None) != 2:
+        raise InvalidRequest("a submit takes exactly one of --items, --glob and --sql")
+    if sql_url is not None and sql is None:
+        raise InvalidRequest("--sql-url names a database for --sql, which is not given")
+    if sql is not None:
+        return lambda: read_query(_query(session, sql, sql_url))
     if pattern is not None:
-        return match_files(pattern)
+        files = match_files(pattern)
+        return lambda: files
     assert items is not None
-    return read_items(items, session.settings.max_payload_bytes)
+    return lambda: read_items(items, session.settings.max_payload_bytes)
+
+
+@asynccontextmanager
+async def _closing(found: Items) -> AsyncIterator[Items]:
+    """The items for the block; what holds a connection for them is closed at its end."""
+    try:
+        yield found
+    finally:
+        if isinstance(found, AsyncGenerator):
+            await found.aclose()
+
+
+def _query(session: Session, sql: str, sql_url: str | None) -> Query:
+    if sql_url is not None:
+        return Query(sql_url, sql, "--sql-url")
+    assert session.chosen is not None
+    return Query(session.chosen.database_url, sql, session.chosen.database_chosen_by)
 
 
 async def _refuse_unknown(session: Session, client: FanoutClient, handlers: tuple[str, ...]) -> None:
@@ -117,10 +163,8 @@ async def _refuse_unknown(session: Session, client: FanoutClient, handlers: tupl
         refuse_unknown(handlers, known | set(local_handlers(session.settings)))
 
 
-async def _check(
-    session: Session, client: FanoutClient, options: SubmitOptions, items: Iterable[Item]
-) -> dict[str, Any]:
-    total = await client.check(options.handler, items, key=options.key)
+async def _check(session: Session, client: FanoutClient, options: SubmitOptions, items: Items) -> dict[str, Any]:
+    total = await client.check(options.handler, items, key=options.key, dedup=options.dedup.given)
     names = session.settings.names
     return {
         "batch_id": None,

@@ -88,6 +88,7 @@ def status_view(status: Status) -> Table:
             ("next probe", None if status.breaker is None else when(status.breaker.until)),
             ("may fail", None if status.max_failures is None else Text(str(status.max_failures))),
             ("closed", _closed(status)),
+            ("other starts", _duplicates(status)),
             ("workers", workers_text(status)),
         ]
     )
@@ -95,6 +96,12 @@ def status_view(status: Status) -> Table:
 
 def _breaker(status: Status) -> Text | None:
     return None if status.breaker is None else Text(f"open: {printable(status.breaker.error_type)}", style="red")
+
+
+def _duplicates(status: Status) -> Text | None:
+    if not status.duplicates:
+        return None
+    return Text(f"{status.duplicates:,} found this batch under their key, the last from {status.duplicate_origin}")
 
 
 def _bar(status: Status) -> Table:

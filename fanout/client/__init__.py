@@ -6,10 +6,12 @@ from fanout.client.items import Item, Items
 from fanout.client.starting import SEARCH_ATTRIBUTES, register_search_attributes
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOutcome
+from fanout.store import Duplicate
 
 __all__ = [
     "SEARCH_ATTRIBUTES",
     "BatchHandle",
+    "Duplicate",
     "FanoutClient",
     "Item",
     "Items",

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from temporalio.client import Client
 
+from fanout.client.dedup import NAMES, Dedup
 from fanout.client.handle import BatchHandle
 from fanout.client.items import Items, key_fault
 from fanout.client.limits import Limits
@@ -21,7 +22,7 @@ from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import Settings
 from fanout.states import BatchStatus
-from fanout.store import BatchStore, WorkerRow, check_schema, connect_pool
+from fanout.store import BatchStore, Connection, WorkerRow, check_place, check_schema, connect_pool
 
 CONNECTIONS = 10
 NO_HANDLERS = Handlers(())
@@ -81,39 +82,53 @@ class FanoutClient:
         on_budget: str | None = None,
         deadline: timedelta | None = None,
         on_close: str | None = None,
+        dedup: str | timedelta = NAMES[0],
+        connection: Connection | None = None,
         allow_unknown: bool = False,
         origin: str = "client",
     ) -> BatchHandle:
         """Stores a batch in one transaction, then starts its workflow; `handle.outcome` says what came of it.
 
-        `items` is an iterable or async iterable of payloads or `Item`s, read once, in constant memory. A key names one
-        batch for ever: the same key with the same items joins it while it is open (which repeats the start, and so
-        heals a crash between commit and start) or answers `already_done`; other items are a KeyConflict. Without a key
-        every submit is a new batch. Raises InvalidRequest for anything that cannot be stored, and then nothing is.
+        `items` is an iterable or async iterable of payloads or `Item`s, read once, in constant memory. While a batch
+        with that key is open, the same items join it (which repeats the start, and so heals a crash between commit and
+        start) and others are a KeyConflict. Once it is closed `dedup` decides: "forever" answers `already_done`, "open"
+        makes a new batch, "success" does unless it closed as completed, a time span once that has passed since. Without
+        a key every submit is a new batch. Raises InvalidRequest for what cannot be stored, and then nothing is.
 
         More than `max_failures` failed items, a number or a percentage of them such as "5%", pause the batch, or with
         `on_budget="fail"` end it as failed. So does `deadline`, counted from now. When it closes, in whatever state,
         one item with its status is submitted to the handler `on_close`. A batch that is joined keeps its own options.
+
+        With `connection`, an asyncpg one to Fanout's database with a transaction open, all that is written becomes part
+        of that transaction. `await handle.start()` follows its commit. Rolled back, there is no batch.
         """
         limits = Limits(max_failures, on_budget, deadline)
-        options = SubmitOptions(handler, key, title, range_size, origin, limits, on_close)
+        options = SubmitOptions(handler, key, title, range_size, origin, limits, on_close, Dedup.of(dedup))
+        return await self._submit(options, items, connection, allow_unknown)
+
+    async def _submit(
+        self, options: SubmitOptions, items: Items, connection: Connection | None, allow_unknown: bool
+    ) -> BatchHandle:
         if not allow_unknown:
             refuse_unknown(options.handlers, await self.known_handlers())
-        batch_id, outcome = await store_batch(
-            self.store, self._settings.names, options, items, self._settings.max_payload_bytes
-        )
+        if connection is not None:
+            await check_place(connection, self.starter.database_id)
+        limit = self._settings.max_payload_bytes
+        batch_id, outcome = await store_batch(self.store, self._settings.names, options, items, limit, connection)
         handle = BatchHandle(self, batch_id, outcome)
-        batch = await handle.read()
-        if not batch.closed:
-            await self.starter.start(batch)
+        if connection is None:
+            await handle.start()
         return handle
 
-    async def check(self, handler: str, items: Items, *, key: str | None = None) -> int:
+    async def check(
+        self, handler: str, items: Items, *, key: str | None = None, dedup: str | timedelta = NAMES[0]
+    ) -> int:
         """How many items a submit would store; raises InvalidRequest as it would, and stores nothing.
 
         Whether anybody knows the handler is not looked at.
         """
-        return await check_batch(self.store, SubmitOptions(handler, key), items, self._settings.max_payload_bytes)
+        options = SubmitOptions(handler, key, dedup=Dedup.of(dedup))
+        return await check_batch(self.store, options, items, self._settings.max_payload_bytes)
 
     async def known_handlers(self) -> set[str]:
         """The names that a live worker or this client knows."""

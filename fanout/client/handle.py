@@ -13,7 +13,7 @@ from fanout.client.submitting import SubmitOutcome
 from fanout.errors import InvalidRequest, UnknownBatch, UnknownItem
 from fanout.names import ITEM_KEY_BYTES
 from fanout.states import ItemStatus
-from fanout.store import OUTAGE, BatchRow, ItemRow, Reopened, ResultRow
+from fanout.store import OUTAGE, BatchRow, Duplicate, ItemRow, Reopened, ResultRow
 
 if TYPE_CHECKING:
     from fanout.client.client import FanoutClient
@@ -47,6 +47,24 @@ class BatchHandle:
         if batch is None:
             raise UnknownBatch(str(self.batch_id))
         return batch
+
+    async def start(self) -> None:
+        """Starts the workflow of a batch that was submitted on a connection of the caller's, once that has committed.
+
+        Raises UnknownBatch before, and after a rollback. If the process dies first, the same submit starts it, or the
+        sweeper does. On a batch that runs or is closed it changes nothing.
+        """
+        batch = await self.read()
+        if not batch.closed:
+            await self._client.starter.start(batch)
+
+    async def duplicates(self) -> list[Duplicate]:
+        """The starts that made no batch because this one had their key, oldest first: when, from where, and the answer.
+
+        Raises UnknownBatch.
+        """
+        await self.read()
+        return await self._client.store.joins.list_duplicates(self.batch_id)
 
     async def progress(self) -> Status:
         """The batch's status now."""
@@ -146,9 +164,7 @@ class BatchHandle:
 
     async def _tell(self) -> Status:
         """Makes the workflow look at the row, or starts it where none runs."""
-        batch = await self.read()
-        if not batch.closed:
-            await self._client.starter.start(batch)
+        await self.start()
         return await self.progress()
 
 

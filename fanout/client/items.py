@@ -30,6 +30,19 @@ class Item:
 Items = Iterable[Any] | AsyncIterable[Any]
 
 
+def item_in(value: Any, position: int, where: str = "") -> Item:
+    """The item in a JSON value: an object whose only names are `key` and `payload` is one, anything else a payload.
+
+    Raises InvalidItem for a key that is no string; `where` says where it stands.
+    """
+    if not isinstance(value, dict) or value.keys() != {"key", "payload"}:
+        return Item(value)
+    if not isinstance(value["key"], str):
+        kind = "null" if value["key"] is None else type(value["key"]).__name__
+        raise InvalidItem(position, None, f"{where}its key must be a string, not {kind}")
+    return Item(value["payload"], value["key"])
+
+
 def check_key(key: object) -> str:
     """A batch's key as it may be used; raises InvalidRequest."""
     if not isinstance(key, str):

@@ -74,7 +74,7 @@ class Starter:
         # As long as a dead worker's items wait anyway.
         self._task_timeout = max(SHORTEST_TASK_TIMEOUT, min(LONGEST_TASK_TIMEOUT, stale_after))
         self._names = names
-        self._database_id = database_id
+        self.database_id = database_id
         self._chosen_by = chosen_by
         self._searchable = True
         self._points = points
@@ -102,7 +102,7 @@ class Starter:
     async def _start(self, batch: BatchRow) -> None:
         await self._temporal.start_workflow(
             BatchWorkflow.run,
-            BatchStart(batch_id=batch.id, database_id=self._database_id, handler=batch.handler, key=batch.key),
+            BatchStart(batch_id=batch.id, database_id=self.database_id, handler=batch.handler, key=batch.key),
             id=batch.workflow_id,
             task_queue=self._names.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.UNSPECIFIED,

@@ -19,7 +19,10 @@ class Breaker(BaseModel):
 
 
 class Status(BaseModel):
-    """One batch with its counts, which always add up to `total`; `workers` are the live ones that know its handler."""
+    """One batch with its counts, which always add up to `total`; `workers` are the live ones that know its handler.
+
+    `duplicates` is how many other starts found this batch under their key, `duplicate_origin` whence the last.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,6 +48,8 @@ class Status(BaseModel):
     deadline_at: datetime | None
     max_failures: int | str | None
     breaker: Breaker | None
+    duplicates: int
+    duplicate_origin: str | None
 
     @classmethod
     def of(cls, batch: BatchRow, processing: int) -> "Status":
@@ -73,6 +78,8 @@ class Status(BaseModel):
             deadline_at=batch.deadline_at,
             max_failures=batch.options.get("max_failures"),
             breaker=_breaker(batch),
+            duplicates=batch.duplicates,
+            duplicate_origin=batch.duplicate_origin,
         )
 
     @property

@@ -7,16 +7,21 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID, uuid4
 
+from fanout.client.comparing import Comparison
+from fanout.client.dedup import Dedup
 from fanout.client.items import Items, check_key, check_words, chunks
 from fanout.client.limits import Limits
 from fanout.contracts import RANGE_ITEMS
 from fanout.encoding import Fingerprint
-from fanout.errors import DuplicateItemKey, InvalidRequest, KeyConflict, UnknownHandler
+from fanout.errors import DuplicateItemKey, InvalidRequest, KeyConflict, KeyPurged, UnknownHandler
 from fanout.names import HANDLER_NAME, Names
-from fanout.store import BatchStore, NewBatch, Submission
+from fanout.store import BatchStore, Connection, Holder, Joins, NewBatch, Submission
 
 TITLE_CHARACTERS = 200
 NO_LIMITS = Limits()
+FOREVER = Dedup()
+ORIGINS = ("client", "cli", "http", "schedule", "temporal")
+"""Who asks for a start: recorded with those that joined a batch."""
 
 
 class SubmitOutcome(StrEnum):
@@ -38,6 +43,7 @@ class SubmitOptions:
     origin: str = "client"
     limits: Limits = NO_LIMITS
     on_close: str | None = None
+    dedup: Dedup = FOREVER
 
     def __post_init__(self) -> None:
         _check_handler("a handler's name", self.handler)
@@ -50,10 +56,12 @@ class SubmitOptions:
         size = self.range_size
         if size is not None and not (type(size) is int and 1 <= size <= RANGE_ITEMS):
             raise InvalidRequest(f"range size {size!r} is not a number between 1 and {RANGE_ITEMS:,}")
+        if self.origin not in ORIGINS:
+            raise InvalidRequest(f"origin is {self.origin!r}; it is one of {', '.join(ORIGINS)}")
 
     def stored(self, total: int) -> dict[str, Any]:
         """What the row of a batch of `total` items keeps."""
-        given = {"range_size": self.range_size, "on_close": self.on_close}
+        given = {"range_size": self.range_size, "on_close": self.on_close, "dedup": self.dedup.stored}
         return {**{name: value for name, value in given.items() if value is not None}, **self.limits.stored(total)}
 
     @property
@@ -75,34 +83,69 @@ def refuse_unknown(handlers: Iterable[str], known: set[str]) -> None:
 
 
 async def store_batch(
-    store: BatchStore, names: Names, options: SubmitOptions, items: Items, payload_limit: int
+    store: BatchStore,
+    names: Names,
+    options: SubmitOptions,
+    items: Items,
+    payload_limit: int,
+    connection: Connection | None = None,
+    start_id: UUID | None = None,
 ) -> tuple[UUID, SubmitOutcome]:
     """Stores the batch in one transaction, or finds the one that has its key.
 
     Any number of concurrent submits of one key make one batch; the others wait for it. Raises InvalidItem,
-    DuplicateItemKey, KeyConflict or KeyBusy, and then nothing was stored.
+    DuplicateItemKey, KeyConflict or KeyBusy, and then nothing was stored. With `connection` it all becomes part of the
+    transaction that is open there. A start that may be tried again after a lost answer has a `start_id`: its batch has
+    that id, so that every try finds what the first one did.
     """
-    batch_id = uuid4()
-    key = str(uuid4()) if options.key is None else options.key
-    async with store.submitting() as submission:
-        owner = await submission.lock_key(options.handler, key, batch_id)
-        if owner == batch_id:
-            batch = NewBatch(
-                batch_id,
-                options.handler,
-                key,
-                names.workflow_id(options.handler, key),
-                options.title,
-                {},
-                options.limits.deadline,
-            )
+    batch_id = start_id or uuid4()
+    key = str(start_id or uuid4()) if options.key is None else options.key
+    async with store.submitting() if connection is None else Submission.inside(connection) as submission:
+        holder = await _take_key(submission, options, key, batch_id, repeated=start_id is not None)
+        if holder is None:
+            workflow_id = names.workflow_id(options.handler, key)
+            batch = NewBatch(batch_id, options.handler, key, workflow_id, options.title, {}, options.limits.deadline)
             await _copy(submission, batch, options, items, payload_limit)
-            return batch_id, SubmitOutcome.STARTED
-    fingerprint = Fingerprint()
-    async for chunk in chunks(items, payload_limit):
-        for item in chunk:
-            fingerprint.add(item.key, item.payload)
-    return owner, await _join(store, options, key, owner, fingerprint.digest())
+        elif connection is not None and holder.id != batch_id:
+            await _join(submission.joins, options, key, holder, items, payload_limit, start_id)
+    if holder is None or holder.id == batch_id:
+        return batch_id, SubmitOutcome.STARTED
+    if connection is None:
+        # Not in the transaction, which has the key locked: items may come slowly.
+        await _join(store.joins, options, key, holder, items, payload_limit, start_id)
+    return holder.id, _outcome(holder)
+
+
+async def _take_key(
+    submission: Submission, options: SubmitOptions, key: str, batch_id: UUID, repeated: bool
+) -> Holder | None:
+    """None once the key is the new batch's; else the batch to join, or this one if an earlier try has stored it."""
+    owner = await submission.lock_key(options.handler, key, batch_id)
+    if repeated and (mine := await _read_holder(submission.joins, batch_id, options.dedup)) is not None:
+        return mine
+    if owner == batch_id:
+        return None
+    holder = await _read_holder(submission.joins, owner, options.dedup)
+    if not _may_replace(holder, options, key, owner):
+        return holder
+    await submission.take_key(options.handler, key, batch_id)
+    return None
+
+
+async def _read_holder(joins: Joins, batch_id: UUID, dedup: Dedup) -> Holder | None:
+    return await joins.read_holder(batch_id, dedup.name, dedup.span)
+
+
+def _may_replace(holder: Holder | None, options: SubmitOptions, key: str, owner: UUID) -> bool:
+    if holder is not None:
+        return holder.replaceable
+    if options.dedup.outlives_purging:
+        raise KeyPurged(options.handler, key, owner)
+    return True
+
+
+def _outcome(holder: Holder) -> SubmitOutcome:
+    return SubmitOutcome.ALREADY_DONE if holder.closed else SubmitOutcome.JOINED
 
 
 async def _copy(
@@ -118,13 +161,24 @@ async def _copy(
     await submission.insert_batch(replace(batch, options=options.stored(total)), total, fingerprint.digest())
 
 
-async def _join(store: BatchStore, options: SubmitOptions, key: str, owner: UUID, fingerprint: bytes) -> SubmitOutcome:
-    batch = await store.read_batch(owner)
-    if batch is None or batch.fingerprint != fingerprint:
-        raise KeyConflict(options.handler, key, owner)
-    outcome = SubmitOutcome.ALREADY_DONE if batch.closed else SubmitOutcome.JOINED
-    await store.add_duplicate(owner, options.origin, outcome)
-    return outcome
+async def _join(
+    joins: Joins,
+    options: SubmitOptions,
+    key: str,
+    holder: Holder,
+    items: Items,
+    payload_limit: int,
+    start_id: UUID | None,
+) -> None:
+    comparison = Comparison(joins, holder)
+    async for chunk in chunks(items, payload_limit):
+        await comparison.add(chunk)
+        if comparison.differs:
+            break
+    difference = comparison.difference()
+    if difference is not None:
+        raise KeyConflict(options.handler, key, holder.id, difference)
+    await joins.add_duplicate(holder.id, options.origin, _outcome(holder), start_id)
 
 
 async def check_batch(store: BatchStore, options: SubmitOptions, items: Items, payload_limit: int) -> int:
@@ -132,7 +186,8 @@ async def check_batch(store: BatchStore, options: SubmitOptions, items: Items, p
 
     Raises InvalidItem, DuplicateItemKey or KeyConflict as that would. Takes about 150 bytes of memory for each item.
     """
-    fingerprint = Fingerprint()
+    holder = await _find_holder(store, options)
+    comparison = None if holder is None else Comparison(store.joins, holder)
     positions: dict[bytes, int] = {}
     async for chunk in chunks(items, payload_limit):
         for item in chunk:
@@ -140,9 +195,18 @@ async def check_batch(store: BatchStore, options: SubmitOptions, items: Items, p
             first = positions.setdefault(blake2b(item.key.encode(), digest_size=16).digest(), position)
             if first != position:
                 raise DuplicateItemKey(item.key, first, position)
-            fingerprint.add(item.key, item.payload)
-    owner = None if options.key is None else await store.find_batch(options.handler, options.key)
-    batch = None if owner is None else await store.read_batch(owner)
-    if batch is not None and batch.fingerprint != fingerprint.digest():
-        raise KeyConflict(options.handler, batch.key, batch.id)
+        if comparison is not None:
+            await comparison.add(chunk)
+    difference = None if comparison is None else comparison.difference()
+    if holder is not None and options.key is not None and difference is not None:
+        raise KeyConflict(options.handler, options.key, holder.id, difference)
     return len(positions)
+
+
+async def _find_holder(store: BatchStore, options: SubmitOptions) -> Holder | None:
+    """The batch that a submit would join."""
+    owner = None if options.key is None else await store.find_holder(options.handler, options.key)
+    if owner is None or options.key is None:
+        return None
+    holder = await _read_holder(store.joins, owner, options.dedup)
+    return None if _may_replace(holder, options, options.key, owner) else holder

@@ -1,18 +1,23 @@
 """PostgreSQL: the only package that holds SQL, knows SQLSTATEs and names constraints."""
 
-from fanout.store.batches import BatchStore, Reopened, Submission
+from fanout.store.batches import BatchStore, Reopened
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
+from fanout.store.joins import Joins
 from fanout.store.pool import Connection, Pool, connect_pool
+from fanout.store.query import Column, Query
 from fanout.store.rows import (
     BatchRow,
     Claim,
     ClaimedItem,
     Completion,
+    Duplicate,
+    Holder,
     ItemRow,
     NewBatch,
     Remainder,
     ResultRow,
+    Stamp,
     StoredItem,
     Verdict,
     Violation,
@@ -21,6 +26,7 @@ from fanout.store.rows import (
     WorkerRow,
 )
 from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrate, script
+from fanout.store.submission import Submission, check_place
 from fanout.store.sweeps import FIRST, LastSweep, QuietBatch, Standstill, SweepStore
 from fanout.store.work import WorkStore
 
@@ -35,17 +41,23 @@ __all__ = [
     "BatchStore",
     "Claim",
     "ClaimedItem",
+    "Column",
     "Completion",
     "Connection",
+    "Duplicate",
     "Effects",
+    "Holder",
     "ItemRow",
+    "Joins",
     "LastSweep",
     "NewBatch",
     "Pool",
+    "Query",
     "QuietBatch",
     "Remainder",
     "Reopened",
     "ResultRow",
+    "Stamp",
     "Standstill",
     "StoredItem",
     "Submission",
@@ -56,6 +68,7 @@ __all__ = [
     "WorkStore",
     "WorkerFacts",
     "WorkerRow",
+    "check_place",
     "check_schema",
     "connect_pool",
     "migrate",

@@ -9,24 +9,23 @@ from uuid import UUID
 
 import asyncpg
 
-from fanout.errors import DuplicateItemKey, KeyBusy, KeyHeld, UnknownItem
+from fanout.errors import KeyHeld, UnknownItem
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus, ItemStatus
+from fanout.store.joins import Joins
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
 from fanout.store.rows import (
     BatchRow,
     ItemRow,
-    NewBatch,
     ResultRow,
-    StoredItem,
     Violation,
     WholeBatch,
     WorkerFacts,
     WorkerRow,
 )
 from fanout.store.statements import STATEMENTS
+from fanout.store.submission import Submission
 
-KEY_WAIT_SECONDS = 30.0
 OPEN_SPANS = 1_000
 PAGE_ROWS = 200
 
@@ -45,17 +44,18 @@ class BatchStore:
         self._stale_after = stale_after
         self._points = points
 
+    @property
+    def joins(self) -> Joins:
+        """What there is to know of batches that other submits join, each by a transaction of its own."""
+        return Joins(self._pool)
+
     @asynccontextmanager
-    async def submitting(self) -> AsyncIterator["Submission"]:
+    async def submitting(self) -> AsyncIterator[Submission]:
         """One transaction that stores a batch whole, or nothing at all."""
         async with self._pool.transaction() as connection:
             yield Submission(connection)
         if self._points is not None:
             await self._points.reach(FaultPoint.SUBMIT_COMMITTED)
-
-    async def add_duplicate(self, batch_id: UUID, origin: str, outcome: str) -> None:
-        """Records a start that joined `batch_id` instead of making a batch."""
-        await self._pool.execute(STATEMENTS["insert_duplicate"], batch_id, origin, outcome)
 
     @after(FaultPoint.OPEN_COMMITTED)
     async def open_batch(self, batch_id: UUID, workflow_id: str) -> None:
@@ -188,6 +188,16 @@ class BatchStore:
         found: UUID | None = await self._pool.fetchval(STATEMENTS["find_batch"], handler, key)
         return found
 
+    async def find_holder(self, handler: str, key: str) -> UUID | None:
+        """The batch that has a key: the newest, unless an older one was retried."""
+        found: UUID | None = await self._pool.fetchval(STATEMENTS["find_holder"], handler, key)
+        return found
+
+    async def read_successor(self, batch_id: UUID) -> UUID | None:
+        """The open batch that has this one's key by now, if that is another."""
+        found: UUID | None = await self._pool.fetchval(STATEMENTS["read_successor"], batch_id)
+        return found
+
     async def list_batches(self, status: str | None, handler: str | None, limit: int) -> list[UUID]:
         """The newest batches first."""
         return [row["id"] for row in await self._pool.fetch(STATEMENTS["list_batches"], status, handler, limit)]
@@ -250,8 +260,8 @@ class BatchStore:
         """The batch's events with ids above `after`, in order; none is ever skipped by one that commits late."""
         return [_event(record) for record in await self._pool.fetch(STATEMENTS["read_events"], batch_id, after, limit)]
 
-    async def list_workers(self) -> list[WorkerRow]:
-        """The workers whose lease is fresh."""
+    async def list_workers(self, seen_within: timedelta | None = None) -> list[WorkerRow]:
+        """The workers whose lease is fresh, or those that were seen within some other time and have not ended."""
         return [
             WorkerRow(
                 facts=WorkerFacts(
@@ -265,81 +275,13 @@ class BatchStore:
                 started_at=record["started_at"],
                 seen_at=record["seen_at"],
             )
-            for record in await self._pool.fetch(STATEMENTS["list_workers"], self._stale_after)
+            for record in await self._pool.fetch(STATEMENTS["list_workers"], seen_within or self._stale_after)
         ]
 
     async def read_violations(self, batch_id: UUID) -> list[Violation]:
         """The invariants that this batch's rows break, proved in one snapshot."""
         records = await self._pool.fetch(STATEMENTS["read_violations"], batch_id, timeout=SCAN_SECONDS)
         return [Violation(batch_id, record["code"], record["detail"]) for record in records]
-
-
-class Submission:
-    """The open transaction of one submit."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def lock_key(self, handler: str, key: str, batch_id: UUID) -> UUID:
-        """Takes the key for `batch_id`, or answers the batch that has it. Raises KeyBusy after 30 s of waiting."""
-        try:
-            owner: UUID = await self._connection.fetchval(
-                STATEMENTS["lock_key"], handler, key, batch_id, timeout=KEY_WAIT_SECONDS
-            )
-        except TimeoutError:
-            raise KeyBusy(handler, key, KEY_WAIT_SECONDS) from None
-        return owner
-
-    async def copy_items(self, batch_id: UUID, first: int, items: Sequence[StoredItem]) -> None:
-        """Appends items from seq `first` on; raises DuplicateItemKey with both positions."""
-        self._refuse_duplicates(first, items)
-        rows = [(batch_id, first + index, item.key, item.payload) for index, item in enumerate(items)]
-        savepoint = self._connection.transaction()
-        await savepoint.start()
-        try:
-            await self._connection.copy_records_to_table(
-                "items",
-                schema_name="fanout",
-                columns=("batch_id", "seq", "item_key", "payload"),
-                records=rows,
-                timeout=SCAN_SECONDS,
-            )
-        except asyncpg.UniqueViolationError:
-            await savepoint.rollback()
-            await self._raise_duplicate(batch_id, first, items)
-        await savepoint.commit()
-
-    def _refuse_duplicates(self, first: int, items: Sequence[StoredItem]) -> None:
-        seen: dict[str, int] = {}
-        for position, item in enumerate(items, first):
-            if item.key in seen:
-                raise DuplicateItemKey(item.key, seen[item.key], position)
-            seen[item.key] = position
-
-    async def _raise_duplicate(self, batch_id: UUID, first: int, items: Sequence[StoredItem]) -> None:
-        keys = [item.key for item in items]
-        records = await self._connection.fetch(STATEMENTS["find_first_positions"], batch_id, keys)
-        earlier = {record["item_key"]: record["seq"] for record in records}
-        for position, key in enumerate(keys, first):
-            if key in earlier:
-                raise DuplicateItemKey(key, earlier[key], position) from None
-        raise AssertionError("a unique violation without a duplicate")
-
-    async def insert_batch(self, batch: NewBatch, total: int, fingerprint: bytes) -> None:
-        """Adds the result rows and the batch itself: the last writes of a submit."""
-        await self._connection.execute(STATEMENTS["insert_results"], batch.id, total, timeout=SCAN_SECONDS)
-        await self._connection.execute(
-            STATEMENTS["insert_batch"],
-            batch.id,
-            batch.handler,
-            batch.key,
-            batch.workflow_id,
-            batch.title,
-            fingerprint,
-            json.dumps(batch.options),
-            total,
-            batch.deadline,
-        )
 
 
 def _result_row(record: asyncpg.Record) -> ResultRow:

@@ -37,6 +37,8 @@ class BatchRow:
     deadline_seconds: float | None
     breaker_type: str | None
     breaker_until: datetime | None
+    duplicates: int
+    duplicate_origin: str | None
     completed: int
     failed: int
     cancelled: int
@@ -65,6 +67,35 @@ class NewBatch:
     title: str | None
     options: dict[str, Any]
     deadline: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The batch that has a key; `replaceable` if the policy that was asked about lets a new batch have it."""
+
+    id: UUID
+    fingerprint: bytes
+    total: int
+    closed: bool
+    replaceable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells an item from another without its payload: its key, and the payload's size and SHA-256."""
+
+    key: str
+    size: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A start that made no batch, because this one had its key."""
+
+    at: datetime
+    origin: str
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)

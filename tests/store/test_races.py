@@ -174,7 +174,7 @@ async def test_the_second_submit_of_a_key_waits_for_the_first(url: str, first_co
 async def test_a_submit_gives_up_when_another_holds_its_key_for_too_long(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fanout.store.batches.KEY_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("fanout.store.submission.KEY_WAIT_SECONDS", 0.1)
     async with actors(url, 1) as (second,), observer(url) as first:
         transaction = first.transaction()
         await transaction.start()

@@ -190,6 +190,8 @@ from reopened;
 -- One batch with its live counts: of an open batch the sum of its counters, of a closed one what its close counted.
 select b.id, b.handler, b.key, b.workflow_id, b.title, b.fingerprint, b.options, b.status, b.epoch, b.total, b.reason,
        b.created_at, b.started_at, b.closed_at, p.progress_at, b.deadline_at,
+       (select count(*) from fanout.duplicates where batch_id = b.id) as duplicates,
+       (select origin from fanout.duplicates where batch_id = b.id order by at desc limit 1) as duplicate_origin,
        extract(epoch from b.deadline_at - clock_timestamp())::float8 as deadline_seconds, b.breaker_type, b.breaker_until,
        coalesce(b.completed, p.completed, 0) as completed,
        coalesce(b.failed, p.failed, 0) as failed,
@@ -222,6 +224,13 @@ select item_key from fanout.items where batch_id = $1 and seq >= $2 and seq < $3
 
 -- name: find_batch
 select id from fanout.batches where handler = $1 and key = $2 order by created_at desc limit 1;
+
+-- name: read_successor
+-- The open batch that has the key of batch $1 by now, if that is another.
+select o.id from fanout.batches b
+join fanout.keys k on k.handler = b.handler and k.key = b.key
+join fanout.batches o on o.id = k.batch_id
+where b.id = $1 and o.id <> b.id and o.closed_at is null;
 
 -- name: list_batches
 select id from fanout.batches

@@ -1,0 +1,81 @@
+"""The activity that stores a batch for a start made with nothing but Temporal."""
+
+from collections.abc import Callable, Set
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from fanout.client.requests import Request
+from fanout.client.starting import Starter
+from fanout.client.submitting import refuse_unknown, store_batch
+from fanout.contracts import SubmitAnswer, SubmitWork
+from fanout.errors import InvalidRequest, KeyBusy
+from fanout.names import Names
+from fanout.store import BatchStore
+
+SEEN_WITHIN = timedelta(days=1)
+"""A refusal is for good: a lease that is stale for a moment, as after an outage, is no reason for one."""
+
+
+class SubmitActivities:
+    """Runs as a local activity, so that the items stand in no other history than that of the start itself."""
+
+    def __init__(
+        self, store: BatchStore, names: Names, starter: Starter, payload_limit: int, own_handlers: Set[str]
+    ) -> None:
+        self._own_handlers = own_handlers
+        self._store = store
+        self._names = names
+        self._starter = starter
+        self._payload_limit = payload_limit
+
+    @activity.defn
+    async def submit_batch(self, work: SubmitWork) -> SubmitAnswer:
+        """Stores the batch in one transaction, or joins the one that has its key; then starts it, if it is another's.
+
+        Safe to repeat, also after a reset of the workflow: the batch has the id `start_id`, and so has its line in the
+        ledger. A request that cannot be stored fails with its error's code as type, and nothing was stored.
+        """
+        try:
+            batch_id, outcome = await self._store_batch(work)
+        except KeyBusy:
+            raise
+        except InvalidRequest as error:
+            raise ApplicationError(str(error), type=error.code, non_retryable=True) from None
+        return await self._answer(batch_id, outcome)
+
+    async def _store_batch(self, work: SubmitWork) -> tuple[UUID, str]:
+        request = Request.read(work.request.root, work.origin)
+        if not request.allow_unknown:
+            workers = await self._store.list_workers(SEEN_WITHIN)
+            known = {name for worker in workers for name in worker.facts.handlers}
+            refuse_unknown(request.options.handlers, known | self._own_handlers)
+        return await store_batch(
+            self._store, self._names, request.options, request.each(), self._payload_limit, start_id=work.start_id
+        )
+
+    async def _answer(self, batch_id: UUID, outcome: str) -> SubmitAnswer:
+        batch = await self._store.read_batch(batch_id)
+        if batch is None:
+            raise ApplicationError(f"batch {batch_id} was purged", type="unknown_batch", non_retryable=True)
+        own = batch.workflow_id == activity.info().workflow_id
+        if not batch.closed and not own:
+            await self._starter.start(batch)
+        return SubmitAnswer(
+            batch_id=batch.id,
+            workflow_id=batch.workflow_id,
+            handler=batch.handler,
+            key=batch.key,
+            outcome=outcome,
+            total=batch.total,
+            database_id=self._starter.database_id,
+            goes_on=own and not batch.closed,
+        )
+
+    @property
+    def all(self) -> list[Callable[..., Any]]:
+        """Every activity of this class, for the worker."""
+        return [self.submit_batch]
