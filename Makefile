@@ -30,7 +30,7 @@ demo: $(INSTALLED)
 	@$(BIN)/python starter.py demo $(ARGS)
 
 test: $(INSTALLED)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(INSTALLED)
 	@$(BIN)/ruff format --check .

@@ -23,7 +23,8 @@ RetryLater                  the item waits, uncharged, until the time that is as
 
 Raised in a handler by `ctx.transaction()`:
 TransactionError            the transaction was rolled back, and the item's row is as it was
-├── NotCompleted            it was left without `tx.complete(result)`
+├── NotCompleted            it was left without `tx.complete(result)`, or not left at all
+├── TransactionEnded        the handler ended it by SQL of its own
 ├── StaleClaim              another attempt has the item by now
 ├── DatabaseAway            the database went away under it: the item waits, uncharged
 └── NoTransaction           this handler runs where there can be none
@@ -243,7 +244,7 @@ class PermanentError(Exception):
 
     def __init__(self, message: str = "", *, code: str = "permanent") -> None:
         super().__init__(message)
-        self.code = code[:60]
+        self.code = "permanent" if code is None else str(code)[:60]
 
 
 class RetryLater(Exception):
@@ -270,6 +271,13 @@ class NotCompleted(TransactionError):
 
     def __init__(self) -> None:
         super().__init__("a transaction ends with tx.complete(result); without it nothing is written")
+
+
+class TransactionEnded(TransactionError):
+    """The handler's own SQL committed or rolled back what `ctx.transaction()` had begun."""
+
+    def __init__(self) -> None:
+        super().__init__("COMMIT and ROLLBACK are ctx.transaction()'s own: the item was not settled")
 
 
 class StaleClaim(TransactionError):

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 
 from fanout import FanoutClient
 from fanout.client import BatchHandle
@@ -147,6 +147,13 @@ async def test_the_updates_of_the_web_ui_steer_the_batch(fanout: Deployment) -> 
     await eventually(lambda: still(batch))
     assert await handle.execute_update("resume") == "processing"
     assert await handle.execute_update("retry", None) == "processing"
+    for update, words in (
+        ("cancel", [{"junk": 1}, 2]),
+        ("retry", [None, "failed", "more"]),
+        ("retry", [None, "nonsense"]),
+    ):
+        with pytest.raises(WorkflowUpdateFailedError):
+            await handle.execute_update(update, args=words)
     assert await handle.execute_update("cancel", "enough") == "cancelling"
     status = await asyncio.wait_for(batch.wait(), 40)
     assert (status.status, status.reason) == ("cancelled", "enough")

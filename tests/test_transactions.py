@@ -8,7 +8,7 @@ import signal
 from fanout.client import BatchHandle
 from fanout.store.audit import count_recorded_twice, count_settles, install_audit
 from tests.bookings import BALANCE, CREATE, END_SESSIONS
-from tests.ledger import calls, closed, start_worker
+from tests.ledger import calls, closed, events, start_worker
 from tests.supervisor import supervised
 from tests.support import Deployment, eventually
 
@@ -47,6 +47,22 @@ async def test_effects_and_verdict_stand_or_fall_together(fanout: Deployment) ->
     await assert_balanced(fanout, batch, 6)
 
 
+async def test_a_transaction_that_the_handler_ends_itself_settles_nothing(fanout: Deployment) -> None:
+    """By ROLLBACK, or by never leaving the block; what it commits by itself it has to answer for."""
+    await prepare(fanout)
+    await start_worker(fanout, handlers=LEDGER)
+    batch = await fanout.client.submit("ledger.book", [{"amount": 1, "fail": "rollback"}])
+    assert (await closed(batch)).completed == 1
+    assert len(calls(fanout, 0)) == 3
+    await assert_balanced(fanout, batch, 1)
+    never = await fanout.client.submit("ledger.left", [None])
+    await closed(never)
+    error = (await never.item("0")).row.error
+    assert error is not None
+    assert error["type"] == "NotCompleted"
+    await assert_balanced(fanout, never, 0)
+
+
 async def test_the_transaction_of_a_worker_that_was_taken_over_is_undone(fanout: Deployment) -> None:
     await prepare(fanout)
     first = await start_worker(fanout, handlers=LEDGER)
@@ -81,6 +97,7 @@ async def test_a_transaction_whose_session_is_ended_costs_no_attempt(fanout: Dep
         await asyncio.wait([closing], timeout=0.1)
     assert (await closing).completed == 150
     assert ended == 10
+    assert await events(batch, fanout, "retrying") == []
     rows = [row async for row in batch.results()]
     assert {(row.attempts, row.crashes) for row in rows} == {(0, 0)}
     await assert_balanced(fanout, batch, 150)

@@ -124,6 +124,16 @@ class Batch:
         request = CancelRequest(**self._reference.model_dump(), reason=reason, request_cancel=True)
         return self._told(await local(BatchActivities.cancel_batch, request))
 
+    # A validator that cannot be called with what somebody sent refuses the update; the update itself would fail the
+    # workflow's task, again and again.
+    @retry.validator
+    def check_retry(self, error_type: str | None = None, status: Literal["failed", "cancelled"] = "failed") -> None:
+        """Refuses arguments that `retry` does not take."""
+
+    @cancel.validator
+    def check_cancel(self, reason: str | None = None) -> None:
+        """Refuses arguments that `cancel` does not take."""
+
     @workflow.query(description="Counts as this workflow has seen them")
     def progress(self) -> Progress:
         """Counts as this workflow has seen them; the row is the truth."""

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fanout.encoding import UnstorableValue, encode
+from fanout.errors import NotCompleted
 from fanout.handlers.context import Context
 from fanout.handlers.definition import Handler
 from fanout.handlers.outcomes import Ending, Outcome, classify, describe
@@ -56,6 +57,8 @@ def completed(result: Any, limit: int, context: Context) -> Outcome:
     """The outcome of an attempt that returned `result`."""
     if context.settled:
         return Outcome(Ending.SETTLED)
+    if context.transacting:
+        raise NotCompleted
     return Outcome(Ending.COMPLETED, result=encode_result(result, limit))
 
 

@@ -82,6 +82,11 @@ class Context:
         return self.settlement is not None and self.settlement.settled
 
     @property
+    def transacting(self) -> bool:
+        """Whether a transaction of the handler's is open."""
+        return self.settlement is not None and self.settlement.opened
+
+    @property
     def committing(self) -> bool:
         """Whether such a transaction is being committed, or looked up after its answer was lost."""
         return self.settlement is not None and self.settlement.committing

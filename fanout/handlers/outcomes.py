@@ -28,8 +28,6 @@ LONGEST_WAIT_SECONDS = 100 * 366 * 86_400.0
 """Beyond this, PostgreSQL could not hold the time at which the item is due."""
 LONGEST_HEADER_SECONDS = 366 * 86_400.0
 """What a server's Retry-After may ask for; a handler of one's own may ask for more."""
-OUTAGE_PAUSE_SECONDS = 1.0
-"""How long an item waits, uncharged, whose own transaction the database's absence ended."""
 JITTER = 0.1
 """Back-off is shortened by up to this share, so that items that failed together do not return together."""
 
@@ -70,10 +68,13 @@ def describe(error: BaseException, code: str, attempt: int) -> dict[str, Any]:
         message = str(error)
     except BaseException:
         message = "(the exception's own text could not be made)"
-    trace = _clean("".join(_traceback_lines(error)))
+    try:
+        trace = _clean("".join(_traceback_lines(error)))
+    except BaseException:
+        trace = "(the exception's traceback could not be made)"
     return {
         "code": _clean(code),
-        "type": _clean(str(type(error).__name__))[:200],
+        "type": _type_name(error),
         "message": _clean(message[:TEXT_LIMIT]),
         "traceback": trace[-TEXT_LIMIT:] or None,
         "attempt": attempt,
@@ -81,6 +82,14 @@ def describe(error: BaseException, code: str, attempt: int) -> dict[str, Any]:
         "truncated": len(message) > TEXT_LIMIT,
         "length": len(message),
     }
+
+
+def _type_name(error: BaseException) -> str:
+    try:
+        name = str(type(error).__name__)
+    except BaseException:
+        return "Exception"
+    return "".join(filter(str.isprintable, _clean(name)))[:200] or "Exception"
 
 
 def _clean(text: str) -> str:
@@ -94,20 +103,25 @@ def _traceback_lines(error: BaseException, chain: int = 5, frames: int = 20) -> 
         if found is None:
             return
         yield from traceback.format_tb(found.__traceback__, limit=-frames)
-        yield f"{type(found).__name__}\n"
+        yield f"{_type_name(found)}\n"
         found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
 
 
 def classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
     """The outcome of an attempt that raised `error`."""
-    outcome = _classify(error, handler, attempt)
+    try:
+        outcome = _classify(error, handler, attempt)
+    except BaseException as odd:
+        # Whatever an exception does when it is looked at, it is an exception.
+        return Outcome(Ending.TRANSIENT, error=describe(odd, "transient", attempt))
     outcome.trips = outcome.ending is not Ending.THROTTLED and handler.breaks_on(error)
     return outcome
 
 
 def _classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
     if isinstance(error, DatabaseAway):
-        return Outcome(Ending.INTERRUPTED, after_seconds=OUTAGE_PAUSE_SECONDS)
+        # Bounded as any wait is: a handler that ends its own session each time would else come back for ever.
+        return Outcome(Ending.THROTTLED, error=describe(error, "throttled", attempt))
     if isinstance(error, MemoryError) and handler.memory_limit is not None:
         return Outcome(Ending.LOST, error=describe(error, "lost", attempt))
     if isinstance(error, RetryLater) and isinstance(getattr(error, "after", None), timedelta | datetime):
@@ -166,7 +180,7 @@ def _retry_after(headers: Any) -> float | None:
         value = headers.get("retry-after") or headers.get("Retry-After")
         if value is None:
             return None
-        if value.strip().isdigit():
+        if value.strip().isascii() and value.strip().isdigit():
             return min(float(value), LONGEST_HEADER_SECONDS)
         wait = parsedate_to_datetime(value) - datetime.now(UTC)
         return min(max(0.0, wait.total_seconds()), LONGEST_HEADER_SECONDS)
@@ -199,11 +213,11 @@ def judge(handler: Handler, item: ClaimedItem, outcome: Outcome) -> Judgement:
             # Its transaction wrote the row; nothing reads this text again.
             return Completion(item.seq, item.claim_id, "null"), True
         case Ending.INTERRUPTED:
-            return Verdict(item.seq, item.claim_id, delay=outcome.after_seconds or None), False
+            return Verdict(item.seq, item.claim_id), False
         case Ending.TRANSIENT:
             return _judge_transient(handler, item, outcome)
         case Ending.THROTTLED:
-            return _judge_throttled(item, outcome)
+            return _judge_throttled(handler, item, outcome)
         case Ending.LOST:
             return _judge_lost(item, outcome)
         case _:
@@ -219,11 +233,13 @@ def _judge_transient(handler: Handler, item: ClaimedItem, outcome: Outcome) -> J
     return Verdict(item.seq, item.claim_id, outcome.error, attempts=1, delay=delay, kind="retrying"), False
 
 
-def _judge_throttled(item: ClaimedItem, outcome: Outcome) -> Judgement:
+def _judge_throttled(handler: Handler, item: ClaimedItem, outcome: Outcome) -> Judgement:
     if item.throttles >= THROTTLE_LIMIT:
         return Verdict(item.seq, item.claim_id, outcome.error | {"code": "throttled_too_long"}), True
+    # A time that has passed, as of a server whose clock is behind, asks for no wait: then the policy's pauses, growing.
+    asked = outcome.after_seconds or backoff_seconds(handler.retry_policy, item.throttles + 1)
     # Never sooner than was asked for, and not all at once.
-    delay = min(outcome.after_seconds * (1 + JITTER * random.random()), LONGEST_WAIT_SECONDS)
+    delay = min(asked * (1 + JITTER * random.random()), LONGEST_WAIT_SECONDS)
     return Verdict(item.seq, item.claim_id, outcome.error, throttles=1, delay=delay, kind="throttled"), False
 
 

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -159,8 +160,10 @@ class Runner(Generic[Owner]):
             try:
                 self._loop.run_forever()
             except BaseException:
-                # From a task of a handler's own that raised SystemExit or KeyboardInterrupt: others go on.
-                log.exception("a task that a handler started tried to end the handlers' loop")
+                # From a task of a handler's own that raised SystemExit or KeyboardInterrupt: others go on. What it
+                # raised may raise again when it is shown.
+                with suppress(BaseException):
+                    log.exception("a task that a handler started tried to end the handlers' loop")
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         self._loop.run_until_complete(asyncio.sleep(0))
@@ -232,7 +235,7 @@ class Runner(Generic[Owner]):
         attempt = work.context.attempt
         if done.cancelled():
             if work.stop is None:
-                error = asyncio.CancelledError("the handler cancelled itself")
+                error = asyncio.CancelledError("the handler's task was cancelled, by itself or by another handler")
                 return Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
             return self._stopped(work)
         raised = done.exception()

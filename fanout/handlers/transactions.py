@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from fanout.errors import DatabaseAway, NotCompleted, NoTransaction, StaleClaim
+from fanout.errors import DatabaseAway, NotCompleted, NoTransaction, StaleClaim, TransactionEnded
 from fanout.store import AWAY, OUTAGE, Completion, Connection, Effects
 
 
@@ -41,6 +41,7 @@ class Settlement:
         self.claim_id = claim_id
         self.settled = False
         self.committing = False
+        self.opened = False
         self._effects = effects
         self._batch_id = batch_id
         self._seq = seq
@@ -55,13 +56,19 @@ class Settlement:
             transaction = connection.transaction()
             try:
                 await transaction.start()
+                self.opened = True
                 tx = Transaction(connection, self._encode)
                 yield tx
+                self.opened = False
                 if tx.result is None:
                     raise NotCompleted
+                if not connection.is_in_transaction():
+                    raise TransactionEnded
             except BaseException as error:
+                # A block that nobody leaves ends when it is collected: for the handler it is open still.
+                self.opened = isinstance(error, GeneratorExit)
                 await _undo(transaction)
-                if isinstance(error, AWAY) or (isinstance(error, Exception) and connection.is_closed()):
+                if isinstance(error, AWAY) or (isinstance(error, Exception) and _is_gone(connection)):
                     raise DatabaseAway(type(error).__name__) from error
                 raise
             await _to_its_end(self._commit(connection, transaction, tx.result))
@@ -85,6 +92,14 @@ class Settlement:
         finally:
             self.committing = False
         self.settled = True
+
+
+def _is_gone(connection: Connection) -> bool:
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:
+        # The pool has taken it back, as it does when a session ends.
+        return True
 
 
 async def _undo(transaction: asyncpg.transaction.Transaction) -> None:

@@ -20,6 +20,8 @@ async def book(payload: dict[str, Any], ctx: Context) -> int:
             raise ConnectionError("a rolled back booking")
         if payload.get("fail") == "no complete" and ctx.attempt < 3:
             return 0
+        if payload.get("fail") in ("commit", "rollback") and ctx.attempt < 3:
+            await tx.connection.execute(payload["fail"])
         if payload.get("fail") == "unstorable":
             tx.complete({1, object()})
         result: int = tx.complete(payload["amount"])
@@ -29,6 +31,15 @@ async def book(payload: dict[str, Any], ctx: Context) -> int:
         async with ctx.transaction():
             pass
     return result if payload.get("fail") != "other" else -1
+
+
+@handler("ledger.left", max_attempts=1)
+async def left(payload: Any, ctx: Context) -> str:
+    """Enters a transaction and never leaves it."""
+    block = ctx.transaction()
+    tx = await block.__aenter__()
+    await tx.connection.execute(BOOK, ctx.batch_id, ctx.seq, 1, "leaked")
+    return str(tx.complete("leaked"))
 
 
 @handler("ledger.thread", max_attempts=1)
