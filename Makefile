@@ -47,5 +47,6 @@ ifdef SEED
 	@$(BIN)/python -m tests.chaos --runs 1 --seed $(SEED) $(ARGS)
 else
 	@FANOUT_CHAOS=1 $(BIN)/python -m pytest -s -m 'chaos or not chaos' \
-		tests/chaos tests/store/test_state_machine.py $(ARGS)
+		tests/chaos tests/store/test_state_machine.py tests/faults tests/sweeping tests/test_keys.py \
+		tests/test_poison.py $(ARGS)
 endif

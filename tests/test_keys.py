@@ -80,6 +80,7 @@ async def test_new_batches_of_a_key_run_however_close_the_old_run_is(fanout: Dep
     assert await fanout.pool.fetchval("select batch_id from fanout.keys") == batch.batch_id
 
 
+@pytest.mark.chaos
 async def test_the_run_of_an_old_batch_that_lingers_takes_the_new_one_over(fanout: Deployment) -> None:
     await fanout.start_worker()
     old = await fanout.client.submit("test.sleep", [{"seconds": 600}], key="k")

@@ -58,6 +58,7 @@ def test_the_two_scripts_import_only_their_layers(script: str, allowed: set[str]
 def test_the_public_names_are_these() -> None:
     assert sorted(fanout.__all__) == [
         "BatchHandle",
+        "Breaker",
         "Context",
         "FanoutClient",
         "FanoutError",

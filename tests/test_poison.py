@@ -23,7 +23,7 @@ async def assert_only_one_failed(batch: BatchHandle, seq: int) -> None:
     assert (error["code"], error["type"]) == ("poison", "ProcessDied")
 
 
-@pytest.mark.parametrize("handler", ["deadly.loop", "deadly.thread"])
+@pytest.mark.parametrize("handler", ["deadly.loop", pytest.param("deadly.thread", marks=pytest.mark.chaos)])
 async def test_a_poison_item_ends_at_its_third_start_and_takes_no_other_with_it(
     fanout: Deployment, handler: str
 ) -> None:

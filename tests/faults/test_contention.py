@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
+import pytest
 
 from fanout import BatchHandle
 from fanout.store.audit import install_audit
@@ -30,6 +31,7 @@ select (select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0), coal
 """
 
 
+@pytest.mark.chaos
 async def test_progress_only_ever_grows_to_its_end(fanout: Deployment) -> None:
     await grow(fanout, seconds=5, kills=3)
 
@@ -91,6 +93,7 @@ async def terminate_some(fanout: Deployment, seconds: float) -> None:
         await connection.close()
 
 
+@pytest.mark.chaos
 async def test_handlers_that_use_the_client_do_not_wait_for_each_other(fanout: Deployment) -> None:
     await contend(fanout, 8)
 

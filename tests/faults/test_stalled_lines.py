@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from fanout import FanoutClient
 from fanout.devstack import Stack
 from fanout.store.audit import install_audit
@@ -24,6 +26,7 @@ async def second_client(fanout: Deployment, line: Line) -> AsyncIterator[FanoutC
         yield client
 
 
+@pytest.mark.chaos
 async def test_a_lease_outlives_connections_that_went_silent(stack: Stack, template: str, tmp_path: Path) -> None:
     """The connection that renews it is replaced in time: another worker, which would take the item over, does not."""
     async with deployment(stack, template, tmp_path, heartbeat_seconds=6) as fanout, postgres_line(fanout) as line:
@@ -50,6 +53,7 @@ async def outlive_silence(fanout: Deployment) -> None:
         assert (await asyncio.wait_for(waiting, 60)).completed == 10
 
 
+@pytest.mark.chaos
 async def test_work_goes_on_where_it_was_once_the_line_passes_again(fanout: Deployment) -> None:
     await stall(fanout, 5)
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 
@@ -137,6 +138,7 @@ async def test_the_sweeper_runs_once_at_a_time_whoever_starts_it(fanout: Deploym
     assert len(await executions(fanout, "fanout-sweeper")) == 1
 
 
+@pytest.mark.chaos
 async def test_a_pass_that_hangs_ends_in_time_and_a_later_one_runs_by_itself(fanout: Deployment) -> None:
     await start_worker(fanout)
     await passes_finished(fanout, 1)
