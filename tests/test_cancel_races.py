@@ -99,6 +99,7 @@ async def cancel_under_load(fanout: Deployment, tries: int, rng: random.Random) 
 
 
 @pytest.mark.parametrize("handler", ["timed.loop", "timed.thread"])
+@pytest.mark.chaos
 async def test_a_running_handler_is_told_within_two_heartbeats(fanout: Deployment, handler: str) -> None:
     await start_worker(fanout, "--concurrency", "3")
     timeline = Timeline(fanout.folder)
@@ -210,6 +211,7 @@ async def test_a_cancel_holds_in_every_phase(fanout: Deployment, reach: Reach) -
     assert len(await executions(fanout, status.workflow_id)) == 1
 
 
+@pytest.mark.chaos
 async def test_a_cancel_at_the_moment_of_the_close_is_taken_whole_or_not_at_all(fanout: Deployment) -> None:
     await cancel_against_close(fanout, rounds=30)
 
@@ -234,6 +236,7 @@ async def cancel_against_close(fanout: Deployment, rounds: int) -> None:
     await in_waves(one, rounds)
 
 
+@pytest.mark.chaos
 async def test_a_retry_that_was_answered_while_the_batch_closed_is_carried_out(fanout: Deployment) -> None:
     await retry_against_close(fanout, rounds=30)
 

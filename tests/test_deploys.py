@@ -146,6 +146,7 @@ async def test_a_batch_waits_for_a_worker_that_knows_its_handler(fanout: Deploym
     await assert_nothing_charged(batch)
 
 
+@pytest.mark.chaos
 async def test_an_item_in_back_off_is_no_dead_work(fanout: Deployment) -> None:
     await back_off(fanout, seconds=4)
 
@@ -162,6 +163,7 @@ async def back_off(fanout: Deployment, seconds: float) -> None:
     assert [(row.attempts, row.crashes) async for row in batch.results()] == [(1, 0)]
 
 
+@pytest.mark.chaos
 async def test_the_end_of_a_long_queue_waits_untouched(fanout: Deployment) -> None:
     await queue(fanout, items=100, seconds=0.05)
 

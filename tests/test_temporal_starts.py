@@ -202,6 +202,7 @@ async def test_a_reset_of_the_start_makes_no_second_batch(fanout: Deployment) ->
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 2
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("mishap", ["kill", "lose"])
 @pytest.mark.parametrize("point", ["submit.committed", "workflow.started"])
 async def test_a_lost_answer_of_a_start_makes_no_second_batch(fanout: Deployment, point: str, mishap: str) -> None:

@@ -15,6 +15,8 @@ from tests.faults.batches import assert_settled_once, assert_untouched, reach, s
 from tests.ledger import closed
 from tests.support import Deployment
 
+pytestmark = pytest.mark.chaos
+
 ITEMS = 252
 SEED = 20261129
 TERMINATE_ONE = """
@@ -31,7 +33,6 @@ select (select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0), coal
 """
 
 
-@pytest.mark.chaos
 async def test_progress_only_ever_grows_to_its_end(fanout: Deployment) -> None:
     await grow(fanout, seconds=5, kills=3)
 
@@ -93,7 +94,6 @@ async def terminate_some(fanout: Deployment, seconds: float) -> None:
         await connection.close()
 
 
-@pytest.mark.chaos
 async def test_handlers_that_use_the_client_do_not_wait_for_each_other(fanout: Deployment) -> None:
     await contend(fanout, 8)
 

@@ -17,6 +17,8 @@ from tests.faults.proxy import Line
 from tests.faults.servers import postgres_line, through
 from tests.support import Deployment, deployment, eventually
 
+pytestmark = pytest.mark.chaos
+
 
 @asynccontextmanager
 async def second_client(fanout: Deployment, line: Line) -> AsyncIterator[FanoutClient]:
@@ -26,7 +28,6 @@ async def second_client(fanout: Deployment, line: Line) -> AsyncIterator[FanoutC
         yield client
 
 
-@pytest.mark.chaos
 async def test_a_lease_outlives_connections_that_went_silent(stack: Stack, template: str, tmp_path: Path) -> None:
     """The connection that renews it is replaced in time: another worker, which would take the item over, does not."""
     async with deployment(stack, template, tmp_path, heartbeat_seconds=6) as fanout, postgres_line(fanout) as line:
@@ -53,7 +54,6 @@ async def outlive_silence(fanout: Deployment) -> None:
         assert (await asyncio.wait_for(waiting, 60)).completed == 10
 
 
-@pytest.mark.chaos
 async def test_work_goes_on_where_it_was_once_the_line_passes_again(fanout: Deployment) -> None:
     await stall(fanout, 5)
 

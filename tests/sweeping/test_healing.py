@@ -43,6 +43,7 @@ async def settled(batch: BatchHandle, number: int) -> bool:
     return (await batch.progress()).settled >= number
 
 
+@pytest.mark.chaos
 async def test_healthy_batches_are_never_touched_however_long_they_run(fanout: Deployment) -> None:
     """One goes on for thirty times as long as a standstill may last, one waits, and one has a single long item."""
     await start_worker(fanout, "--concurrency", "4", handlers="tests.handlers.swept", **QUICK)

@@ -23,6 +23,8 @@ from tests.sweeping.support import (
     told,
 )
 
+pytestmark = pytest.mark.chaos
+
 
 async def test_the_trouble_of_one_batch_keeps_no_other_from_being_healed(fanout: Deployment) -> None:
     bad, good, held = [await stored_alone(fanout) for _ in range(3)]

@@ -5,6 +5,8 @@ import pytest
 from tests.support import Deployment
 from tests.sweeping.random_run import run_at_random
 
+pytestmark = pytest.mark.chaos
+
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_the_sweeper_does_nothing_without_a_cause(fanout: Deployment, seed: int) -> None:
