@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from temporalio.client import Schedule, ScheduleActionStartWorkflow
 from temporalio.service import RPCError
 
@@ -14,6 +15,8 @@ from fanout.contracts import SweepStart
 from fanout.store import check_schema
 from tests.support import Deployment, eventually
 from tests.sweeping.support import start_worker
+
+pytestmark = pytest.mark.chaos
 
 
 async def schedule(fanout: Deployment, every: float = 3600, **facts: Any) -> SweepSchedule:
