@@ -19,7 +19,7 @@ def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(10))
 async def test_all_closes_right_whatever_is_done_to_it(lane: Lane, seed: int) -> None:
     run = await run_once(lane, seed, SMALL)
     print(run.line)
