@@ -52,17 +52,17 @@ async def test_a_stampede_is_spread_and_costs_no_attempt(fanout: Deployment) -> 
 
 
 async def test_ranges_that_sleep_do_not_keep_the_others_from_starting(fanout: Deployment) -> None:
-    """20 may be pending, of 80 that wait for 8 s: the rest of the batch is through before the first of them is due."""
+    """20 may be pending, of 80 that wait for a minute: the others are through before the first is due."""
     await start_worker(fanout, "--concurrency", "10")
     timeline = Timeline(fanout.folder)
-    waiting = {"how": "duration", "after": 8, "seconds": 0.0}
+    waiting = {"how": "duration", "after": 60, "seconds": 0.0}
     payloads = [waiting] * 80 + [{"how": "duration", "after": 0, "seconds": 0.0}] * 20
     batch = await fanout.client.submit("timed.throttled", payloads, range_size=1)
-    assert (await closed(batch)).completed == 100
-    starts = timeline.moments("start", batch)
+    # All 100 for the first time, and the 20 again.
+    starts = await timeline.noted("start", batch, 120)
     due = timeline.moments("until", batch)
-    assert max(moments[0] for moments in starts.values()) < min(due[seq][0] for seq in range(80))
-    assert all(starts[seq][1] >= due[seq][0] for seq in range(100))
+    assert starts[-1] < min(due[seq][0] for seq in range(80))
+    await batch.cancel()
 
 
 async def stampede_takes(fanout: Deployment, stampede: Stampede) -> float:

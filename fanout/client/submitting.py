@@ -1,6 +1,5 @@
 """Submits: one transaction that stores a batch whole, or finds the batch that has the key."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
@@ -75,7 +74,7 @@ def _check_handler(what: str, name: object) -> None:
         raise InvalidRequest(f"{what} matches {HANDLER_NAME.pattern}, {name!r} does not")
 
 
-def refuse_unknown(handlers: Iterable[str], known: set[str]) -> None:
+def refuse_unknown(handlers: tuple[str, ...], known: set[str]) -> None:
     """Raises UnknownHandler for the first that nobody knows."""
     for handler in handlers:
         if handler not in known:
