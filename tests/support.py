@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +26,7 @@ from fanout.client import SEARCH_ATTRIBUTES
 from fanout.devstack import Stack
 from fanout.servers import Servers
 from fanout.store import Pool, connect_pool
+from tests.forkserver import Forked, run_script, start_script
 
 ROOT = Path(__file__).parents[1]
 Found = TypeVar("Found")
@@ -45,7 +45,7 @@ async def eventually(check: Callable[[], Awaitable[Found]], timeout: float = 30.
 class WorkerProcess:
     """A real `worker.py`, in a process group of its own so that nothing of it outlives the test."""
 
-    process: subprocess.Popen[bytes]
+    process: Forked | subprocess.Popen[bytes]
     log: Path
 
     def kill(self) -> None:
@@ -97,16 +97,7 @@ class Deployment:
 
     def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs `starter.py` to its end, with `text` on its standard input."""
-        return subprocess.run(
-            [sys.executable, "starter.py", *arguments],
-            cwd=ROOT,
-            env=self.environment,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run_script(("starter.py", *arguments), self.environment, text)
 
     async def statuses(self, batch_id: UUID) -> dict[str, int]:
         """How many rows stand in each state, counted from the rows."""
@@ -117,16 +108,9 @@ class Deployment:
 
 
 def _spawn(log: Path, environment: dict[str, str], *arguments: str) -> WorkerProcess:
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "worker.py", *arguments],
-            cwd=ROOT,
-            env=environment,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-    return WorkerProcess(process, log)
+    with log.open("wb") as stream, open(os.devnull, "rb") as nothing:
+        streams = (nothing.fileno(), stream.fileno(), stream.fileno())
+        return WorkerProcess(start_script(("worker.py", *arguments), environment, streams), log)
 
 
 async def create_database(stack: Stack, template: str) -> str:

@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 from fanout.cli.app import COMMANDS, run
+from tests.forkserver import run_script
 from tests.support import ROOT, Deployment
 
 SUBMIT = ["batch_id", "workflow_id", "handler", "key", "outcome", "total"]
@@ -42,8 +43,7 @@ def bare(folder: Path, *arguments: str, **settings: str) -> subprocess.Completed
     """Runs `starter.py` where no stack runs and nothing names a server."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FANOUT_", "TEMPORAL_"))}
     environment = {**kept, "FANOUT_HOME": str(folder), "TEMPORAL_CONFIG_FILE": os.devnull, **settings}
-    command = [sys.executable, "starter.py", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return run_script(("starter.py", *arguments), environment)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -213,11 +213,7 @@ async def test_many_short_runs_all_end_well(fanout: Deployment, tmp_path: Path) 
 
     async def one() -> int:
         async with limit:
-            command = (sys.executable, "starter.py", "status", "test.echo/k", "--json")
-            process = await asyncio.create_subprocess_exec(
-                *command, cwd=ROOT, env=fanout.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            return await process.wait()
+            return (await asyncio.to_thread(fanout.run, "status", "test.echo/k", "--json")).returncode
 
     assert await asyncio.gather(*(one() for _ in range(40))) == [0] * 40
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from temporalio.client import WorkflowExecutionStatus
 from fanout.cli.sources import match_files, read_csv, read_jsonl
 from fanout.client import Item
 from fanout.errors import InvalidItem, InvalidRequest
-from tests.support import ROOT, Deployment, eventually
+from tests.forkserver import Forked, start_script
+from tests.support import Deployment, eventually
 from tests.test_cli import jsonl, lines
 
 LIMIT = 1_048_576
@@ -26,10 +26,9 @@ KNOWN = "--allow-unknown"
 BATCHES = "WorkflowType = 'Batch'"
 
 
-def start(fanout: Deployment, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "starter.py", *arguments]
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, cwd=ROOT, env=fanout.environment, stdout=quiet, stderr=quiet)
+def start(fanout: Deployment, *arguments: str) -> Forked | subprocess.Popen[bytes]:
+    with open(os.devnull, "r+b") as nothing:
+        return start_script(("starter.py", *arguments), fanout.environment, (nothing.fileno(),) * 3)
 
 
 def from_jsonl(text: str | bytes) -> list[Item]:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -13,14 +12,14 @@ from pathlib import Path
 
 from fanout import Settings
 from fanout.devstack import Stack
-from fanout.devstack.children import tied_to_this_process
 from fanout.devstack.postgres import Postgres
 from fanout.devstack.programs import find_programs
 from fanout.devstack.temporal import Temporal
 from tests.chaos.clocks import Clock, ClockedPostgres
 from tests.faults.proxy import Line
 from tests.faults.servers import OwnServer, deployed, postgres_line, temporal_line, through
-from tests.support import ROOT, Deployment
+from tests.forkserver import Forked, start_script
+from tests.support import Deployment
 
 WORKERS = 2
 GRACE_SECONDS = 1
@@ -72,7 +71,7 @@ class Post:
     clock: Clock
     points: str
     clocked: bool
-    process: subprocess.Popen[bytes] | None = None
+    process: Forked | subprocess.Popen[bytes] | None = None
     ends: Counter[int] = field(default_factory=Counter)
     leaving: bool = False
 
@@ -90,17 +89,11 @@ class Post:
             "FANOUT_TEST_LEDGER": str(self.fanout.folder),
             "FANOUT_FAULT_POINTS": self.points if not self.ends else "",
         }
-        options = ["--handlers", "tests.handlers.chaotic", "--identity", self.name, "--concurrency", "8"]
-        with self.log.open("ab") as stream:
-            self.process = subprocess.Popen(
-                [sys.executable, "worker.py", *options, "--grace", str(GRACE_SECONDS)],
-                cwd=ROOT,
-                env=environment,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-                preexec_fn=tied_to_this_process(signal.SIGKILL),
-            )
+        options = ("--handlers", "tests.handlers.chaotic", "--identity", self.name, "--concurrency", "8")
+        arguments = ("worker.py", *options, "--grace", str(GRACE_SECONDS))
+        with self.log.open("ab") as stream, open(os.devnull, "rb") as nothing:
+            streams = (nothing.fileno(), stream.fileno(), stream.fileno())
+            self.process = start_script(arguments, environment, streams)
 
     def send(self, number: signal.Signals) -> bool:
         """Sends a signal to the worker; False if none is there."""
