@@ -239,7 +239,8 @@ class SchemaMismatch(FanoutError):
 class PermanentError(Exception):
     """Raised by a handler: this item can never succeed, so it fails at once.
 
-    `code` (at most 60 characters) becomes the stored error's code, in place of `permanent`.
+    `code` (at most 60 characters) becomes the stored error's code, in place of `permanent`; `poison`, `lost_too_often`
+    and `cancelled` do not, as they tell what Fanout itself has seen.
     """
 
     def __init__(self, message: str = "", *, code: str = "permanent") -> None:

@@ -19,6 +19,8 @@ from fanout.errors import DatabaseAway, PermanentError, RetryLater
 from fanout.handlers.definition import Handler
 from fanout.store.rows import ClaimedItem, Completion, Verdict
 
+WITNESSED = ("poison", "lost_too_often", "cancelled")
+"""Codes that say what Fanout saw itself: no handler can give them."""
 TEXT_LIMIT = 8_000
 SUSPECT_DEATHS = 2
 """After so many lost executions an item runs in a child process, whose next death a living worker sees."""
@@ -132,8 +134,9 @@ def _classify(error: BaseException, handler: Handler, attempt: int) -> Outcome:
         return Outcome(Ending.PERMANENT, error=describe(error, "permanent", attempt))
     if isinstance(error, PermanentError):
         # A subclass may have an __init__ of its own that does not call ours.
-        code = "".join(filter(str.isprintable, str(getattr(error, "code", ""))))[:60] or "permanent"
-        return Outcome(Ending.PERMANENT, error=describe(error, code, attempt))
+        code = "".join(filter(str.isprintable, str(getattr(error, "code", ""))))[:60]
+        known = code if code not in ("", *WITNESSED) else "permanent"
+        return Outcome(Ending.PERMANENT, error=describe(error, known, attempt))
     return _classify_http(error, attempt) or Outcome(Ending.TRANSIENT, error=describe(error, "transient", attempt))
 
 

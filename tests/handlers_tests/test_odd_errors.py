@@ -59,7 +59,9 @@ def test_a_database_that_went_away_charges_nothing_and_is_bounded() -> None:
     assert verdict.error["code"] == "throttled_too_long"
 
 
-@pytest.mark.parametrize(("code", "stored"), [(404, "404"), (None, "permanent"), ("odd", "odd")])
+@pytest.mark.parametrize(
+    ("code", "stored"), [(404, "404"), (None, "permanent"), ("odd", "odd"), ("poison", "permanent")]
+)
 def test_the_code_of_a_permanent_error_may_be_anything(code: Any, stored: str) -> None:
     verdict, settles = verdict_on(PermanentError("x", code=code))
     assert settles
