@@ -13,6 +13,7 @@ from activities.attempt import Attempt
 from activities.engine import Engine
 from activities.waiting import RangeWaits
 from fanout.contracts import BatchReference, RangeInput, RangeOutcome, SweepStart
+from fanout.finishing import finish
 
 
 class RangeActivities:
@@ -35,25 +36,10 @@ class RangeActivities:
         attempt = self._engine.attempt(work, handler)
         async with _heartbeats(attempt, self._engine.settings.beat_seconds):
             try:
-                return await _run_through(attempt)
+                # Cancelled by Temporal it claims no more, and settles what runs.
+                return await finish(attempt.run(), on_cancel=attempt.stop)
             except RangeWaits as wait:
                 raise retryable(wait.error_type, str(wait), wait.seconds) from None
-
-
-async def _run_through(attempt: Attempt) -> RangeOutcome:
-    """Runs an attempt to its own end even when Temporal cancels it: it then claims no more and settles what runs."""
-    running = asyncio.create_task(attempt.run())
-    cancelled = False
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError:
-            cancelled = True
-            attempt.stop()
-    if cancelled:
-        await asyncio.gather(running, return_exceptions=True)
-        raise asyncio.CancelledError
-    return running.result()
 
 
 @asynccontextmanager

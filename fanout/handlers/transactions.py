@@ -1,7 +1,6 @@
 """`ctx.transaction()`: a handler's own rows and the settling of its item in one commit, or neither."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -9,6 +8,7 @@ from uuid import UUID
 import asyncpg
 
 from fanout.errors import DatabaseAway, NotCompleted, NoTransaction, StaleClaim, TransactionEnded
+from fanout.finishing import finish
 from fanout.store import AWAY, OUTAGE, Completion, Connection, Effects
 
 
@@ -71,7 +71,8 @@ class Settlement:
                 if isinstance(error, AWAY) or (isinstance(error, Exception) and _is_gone(connection)):
                     raise DatabaseAway(type(error).__name__) from error
                 raise
-            await _to_its_end(self._commit(connection, transaction, tx.result))
+            # Cancelled between settling and COMMIT, the handler must still learn what came of it.
+            await finish(self._commit(connection, transaction, tx.result))
 
     async def _commit(self, connection: Connection, transaction: asyncpg.transaction.Transaction, result: str) -> None:
         """Settles last of all, so that the counters are locked for a moment only; a lost COMMIT is looked up."""
@@ -105,18 +106,3 @@ def _is_gone(connection: Connection) -> bool:
 async def _undo(transaction: asyncpg.transaction.Transaction) -> None:
     with suppress(*OUTAGE, asyncpg.PostgresError):
         await transaction.rollback()
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Awaits `work` whole: a handler that is cancelled between settling and COMMIT must still learn what came of it."""
-    running = asyncio.ensure_future(work)
-    cancelled = False
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError:
-            cancelled = True
-    if not cancelled:
-        return running.result()
-    running.exception()
-    raise asyncio.CancelledError
