@@ -247,16 +247,22 @@ async def retry_against_close(fanout: Deployment, rounds: int) -> None:
     timeline = Timeline(fanout.folder)
 
     async def one(number: int) -> str | None:
-        return await retry_once(fanout, timeline, 0.15 + 0.85 * number / max(1, rounds - 1))
+        return await retry_once(fanout, timeline, 0.3 + number / max(1, rounds - 1))
 
     answers = await in_waves(one, rounds)
     assert "processing" in answers
 
 
 async def retry_once(fanout: Deployment, timeline: Timeline, delay: float) -> str | None:
-    batch = await fanout.client.submit("timed.mended", [{"bad": True, "seconds": 0.0}, {"seconds": 0.3}])
+    batch = await fanout.client.submit("timed.mended", [{"bad": True, "seconds": 0.0}, {"seconds": 0.6}])
     await timeline.noted("start", batch, 2)
     [began] = timeline.moments("start", batch)[1]
+
+    async def failed() -> bool:
+        return (await batch.progress()).failed == 1
+
+    # Before that there is nothing to run again.
+    await eventually(failed)
     workflow = fanout.temporal.get_workflow_handle((await batch.read()).workflow_id)
     await asyncio.sleep(max(0.0, began + delay - time.time()))
     answer: str | None = None
