@@ -1,5 +1,7 @@
 """`serve`: the HTTP interface, for as long as the command runs."""
 
+import socket
+from contextlib import ExitStack
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated
@@ -21,7 +23,12 @@ async def serve(
     Without FANOUT_API_TOKEN it listens on loopback only. Its requests are logged with --log-level info.
     """
     http = _load()
-    listeners = http.listen(host, port, session.settings)
+    with ExitStack() as sockets:
+        listeners = [sockets.enter_context(each) for each in http.listen(host, port, session.settings)]
+        await _serve(session, http, host, listeners)
+
+
+async def _serve(session: Session, http: ModuleType, host: str, listeners: list[socket.socket]) -> None:
     async with session.connect() as client:
         url = http.address_of(listeners[0])
         if session.output.as_json:

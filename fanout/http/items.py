@@ -101,10 +101,12 @@ async def _page_by_seq(client: FanoutClient, batch: BatchHandle, lo: int, wanted
     total = (await batch.read()).total
     give_up = time.monotonic() + SEARCH_SECONDS
     found: list[PageRow] = []
-    while lo < total and len(found) <= limit and time.monotonic() < give_up:
+    while lo < total and len(found) <= limit:
         hi = min(total, lo + WINDOW_ROWS)
         found += await client.store.browsing.page_rows(batch.batch_id, lo, hi, wanted, limit + 1 - len(found))
         lo = hi
+        if time.monotonic() > give_up:
+            break
     if len(found) > limit:
         return _page(found[:limit], cursors.write(found[limit].row.seq))
     return _page(found, cursors.write(lo) if lo < total else None)
@@ -116,7 +118,7 @@ async def _page_by_key(
     browsing = client.store.browsing
     give_up = time.monotonic() + SEARCH_SECONDS
     found: list[PageRow] = []
-    while time.monotonic() < give_up:
+    while True:
         most = limit + 1 - len(found) if wanted.anything else WINDOW_KEYS
         keys = await browsing.find_item_keys(batch.batch_id, prefix, after, most)
         found += await browsing.read_rows_at(batch.batch_id, [seq for _, seq in keys], wanted)
@@ -125,4 +127,5 @@ async def _page_by_key(
         if len(keys) < most:
             return _page(found, None)
         after = keys[-1][0]
-    return _page(found, cursors.write(after))
+        if time.monotonic() > give_up:
+            return _page(found, cursors.write(after))

@@ -10,6 +10,7 @@ from fastapi.exceptions import HTTPException, RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.requests import ClientDisconnect
 from temporalio.service import RPCError
 
 from fanout.errors import (
@@ -127,10 +128,18 @@ def _told(error: Exception) -> Told:
             return status, code, detail, headers, {**facts, "path": error.path}
         case FanoutError():
             return _of_product(error)
+    return _of_surroundings(error)
+
+
+def _of_surroundings(error: Exception) -> Told:
+    match error:
         case RPCError():
             return 503, ServerUnreachable.code, f"Temporal does not answer: {error.status.name}", _LATER, {}
         case _ if isinstance(error, OUTAGE):
             return 503, ServerUnreachable.code, f"PostgreSQL does not answer: {type(error).__name__}", _LATER, {}
+        case ClientDisconnect():
+            # Nobody is there to read it.
+            return 400, "disconnected", "the body ended before its time", {}, {}
     log.error("a request failed", exc_info=error)
     return 500, "internal_error", f"{type(error).__name__}; the log of the server says more", {}, {}
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 import httpx
-import pytest
 
-from tests.http.support import JSON_LINES, check_schema, lines, problem
+from tests.http.support import check_schema
 from tests.ledger import closed
 from tests.support import Deployment
 
