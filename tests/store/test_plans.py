@@ -88,7 +88,7 @@ class Lab:
 
     async def explain(self, name: str, *values: object) -> dict[str, Any]:
         """The plan that the session's plan_cache_mode makes, with what it touched."""
-        literals = ", ".join("'" + str(value).replace("'", "''") + "'" for value in values)
+        literals = ", ".join(_literal(value) for value in values)
         await self.connection.execute(f"prepare {name} as {STATEMENTS[name]}")
         transaction = self.connection.transaction()
         await transaction.start()
@@ -118,7 +118,11 @@ class Lab:
         }
 
 
-async def _fill(pool: Pool, knowledge: str) -> UUID:
+def _literal(value: object) -> str:
+    return "null" if value is None else "'" + str(value).replace("'", "''") + "'"
+
+
+async def fill(pool: Pool, knowledge: str) -> UUID:
     for table in ("results", "items", "batches", "workers", "progress"):
         await pool.execute(f"alter table fanout.{table} set (autovacuum_enabled = off)")
     batches = BatchStore(pool, STALE_AFTER)
@@ -137,7 +141,7 @@ async def test_hot_statements_touch_their_group_and_not_the_batch(
     url: str, knowledge: str, plan_cache_mode: str
 ) -> None:
     pool = await connect_pool(url, purpose="plans", size=1)
-    batch_id = await _fill(pool, knowledge)
+    batch_id = await fill(pool, knowledge)
     async with actors(url, 1) as (actor,), pool.acquire() as connection:
         claim = await actor.claim(batch_id, GROUP, span=SPAN)
         await connection.execute(f"set plan_cache_mode = {plan_cache_mode}")
