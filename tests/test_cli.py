@@ -19,7 +19,7 @@ from tests.support import ROOT, Deployment
 SUBMIT = ["batch_id", "workflow_id", "handler", "key", "outcome", "total"]
 COUNTS = ["total", "pending", "processing", "completed", "failed", "cancelled"]
 TIMES = ["created_at", "started_at", "progress_at", "closed_at"]
-FACTS = ["reason", "workers", "deadline_at", "max_failures", "breaker", "duplicates", "duplicate_origin"]
+FACTS = ["reason", "workers", "deadline_at", "max_failures", "breaker", "duplicates", "duplicate_origin", "purged_at"]
 STATUS = ["batch_id", "workflow_id", "handler", "key", "title", "status", *COUNTS, "epoch", *TIMES, *FACTS]
 ROW = ["seq", "item_key", "status", "attempts", "crashes", "result", "error"]
 ERROR = {"code", "type", "message", "traceback", "attempt", "at", "truncated", "length"}
@@ -61,7 +61,6 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         "why x",
         "doctor",
         "schedule list",
-        "purge",
         "serve",
         "size",
         "list --limit 0",

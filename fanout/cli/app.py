@@ -13,6 +13,7 @@ from fanout.cli.demo import demo
 from fanout.cli.fleet import handlers, workers
 from fanout.cli.migrating import migrate
 from fanout.cli.options import GlobalOptions
+from fanout.cli.purging import purge
 from fanout.cli.results import results
 from fanout.cli.running import Command, run_command
 from fanout.cli.stacks import dev, stack
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Command] = {
     "try": try_handler,
     "verify": verify,
     "sweep": sweep,
+    "purge": purge,
     "migrate": migrate,
     "stack": stack,
     "dev": dev,

@@ -5,6 +5,7 @@ from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
 from fanout.store.joins import Joins
 from fanout.store.pool import Connection, Pool, connect_pool
+from fanout.store.purges import PurgeStore
 from fanout.store.query import Column, Query
 from fanout.store.rows import (
     BatchRow,
@@ -52,6 +53,7 @@ __all__ = [
     "LastSweep",
     "NewBatch",
     "Pool",
+    "PurgeStore",
     "Query",
     "QuietBatch",
     "Remainder",

@@ -14,6 +14,7 @@ from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus, ItemStatus
 from fanout.store.joins import Joins
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
+from fanout.store.purges import PurgeStore
 from fanout.store.rows import (
     BatchRow,
     ItemRow,
@@ -25,6 +26,7 @@ from fanout.store.rows import (
 )
 from fanout.store.statements import STATEMENTS
 from fanout.store.submission import Submission
+from fanout.store.sweeps import SweepStore
 
 OPEN_SPANS = 1_000
 PAGE_ROWS = 200
@@ -48,6 +50,16 @@ class BatchStore:
     def joins(self) -> Joins:
         """What there is to know of batches that other submits join, each by a transaction of its own."""
         return Joins(self._pool)
+
+    @property
+    def sweeps(self) -> SweepStore:
+        """What is known of standstills, and what the sweeper reads of batches."""
+        return SweepStore(self._pool, self._stale_after)
+
+    @property
+    def purges(self) -> PurgeStore:
+        """What deletes closed batches."""
+        return PurgeStore(self._pool)
 
     @asynccontextmanager
     async def submitting(self) -> AsyncIterator[Submission]:
