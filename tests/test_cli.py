@@ -58,8 +58,6 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         "submit test.echo --sql x --items x",
         "submit test.echo --items x --sql-url x",
         "submit test.echo --items x --priority 1",
-        "why x",
-        "doctor",
         "schedule list",
         "serve",
         "size",

@@ -22,6 +22,7 @@ from fanout.cli.submit import submit
 from fanout.cli.sweeping import sweep
 from fanout.cli.trying import try_handler
 from fanout.cli.watch import watch
+from fanout.cli.why import why
 
 COMMANDS: dict[str, Command] = {
     "submit": submit,
@@ -37,6 +38,7 @@ COMMANDS: dict[str, Command] = {
     "workers": workers,
     "handlers": handlers,
     "try": try_handler,
+    "why": why,
     "verify": verify,
     "sweep": sweep,
     "purge": purge,

@@ -10,6 +10,7 @@ from uuid import UUID
 from fanout.client.items import check_words, key_fault
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOutcome
+from fanout.client.why import Why
 from fanout.errors import BatchPurged, InvalidRequest, UnknownBatch, UnknownItem
 from fanout.names import ITEM_KEY_BYTES
 from fanout.states import ItemStatus
@@ -110,9 +111,19 @@ class BatchHandle:
     async def item(self, item_key: str) -> ItemRow:
         """One item with its payload, times and history; raises UnknownItem, or BatchPurged."""
         await self.check_rows()
+        return await self._client.store.read_item(self.batch_id, self._checked(item_key))
+
+    async def why(self, item_key: str | None = None) -> Why:
+        """The one reason why the batch, or that item, does not run; or that it does. Raises UnknownItem."""
+        batch = await self.read()
+        if item_key is None or batch.purged_at is not None:
+            return await self._client.inquiry.why_batch(batch)
+        return await self._client.inquiry.why_item(batch, self._checked(item_key))
+
+    def _checked(self, item_key: str) -> str:
         if not isinstance(item_key, str) or key_fault(item_key, ITEM_KEY_BYTES) is not None:
             raise UnknownItem(self.batch_id, str(item_key))
-        return await self._client.store.read_item(self.batch_id, item_key)
+        return item_key
 
     async def cancel(self, reason: str | None = None) -> Status:
         """Cancels the batch: once this returns no item starts any more, and all that do not run are cancelled.

@@ -14,6 +14,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeWorkflowExecutionRequest,
     DescribeWorkflowExecutionResponse,
     GetWorkflowExecutionHistoryRequest,
+    GetWorkflowExecutionHistoryReverseRequest,
 )
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -26,6 +27,7 @@ from fanout.store import QuietBatch
 # Whom the server names as the one that terminated a run: at a limit, or because the run is being deleted.
 SERVER_IDENTITY = "history-service"
 REASON_CHARACTERS = 1_000
+NEWEST_EVENTS = 20
 
 
 class Finding(StrEnum):
@@ -108,6 +110,23 @@ class Witness:
         if finding is Finding.TERMINATED:
             return await self._who_terminated(batch.workflow_id, run_id, evidence)
         return Sighting(finding, evidence, run_id, seen.pending_workflow_task.attempt)
+
+    async def read_task_failure(self, workflow_id: str, run_id: str) -> str | None:
+        """Why the run's workflow task failed last, by its history: only the first of a row of failures is written."""
+        answer = await self._temporal.workflow_service.get_workflow_execution_history_reverse(
+            GetWorkflowExecutionHistoryReverseRequest(
+                namespace=self._temporal.namespace,
+                execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
+                maximum_page_size=NEWEST_EVENTS,
+            ),
+            timeout=START_SECONDS,
+        )
+        for event in answer.history.events:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                return event.workflow_task_failed_event_attributes.failure.message[:REASON_CHARACTERS]
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+                return "it takes longer than its time limit"
+        return None
 
     async def _describe(self, workflow_id: str) -> DescribeWorkflowExecutionResponse:
         # Not the SDK's own method: that one fails on a run that was paused in Temporal.

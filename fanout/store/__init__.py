@@ -27,6 +27,7 @@ from fanout.store.rows import (
     WorkerRow,
 )
 from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrate, script
+from fanout.store.standings import Crew, ItemStanding, Standing, StandingStore
 from fanout.store.submission import Submission, check_place
 from fanout.store.sweeps import FIRST, LastSweep, QuietBatch, Standstill, SweepStore
 from fanout.store.work import WorkStore
@@ -45,10 +46,12 @@ __all__ = [
     "Column",
     "Completion",
     "Connection",
+    "Crew",
     "Duplicate",
     "Effects",
     "Holder",
     "ItemRow",
+    "ItemStanding",
     "Joins",
     "LastSweep",
     "NewBatch",
@@ -60,6 +63,8 @@ __all__ = [
     "Reopened",
     "ResultRow",
     "Stamp",
+    "Standing",
+    "StandingStore",
     "Standstill",
     "StoredItem",
     "Submission",

@@ -24,6 +24,7 @@ from fanout.store.rows import (
     WorkerFacts,
     WorkerRow,
 )
+from fanout.store.standings import StandingStore
 from fanout.store.statements import STATEMENTS
 from fanout.store.submission import Submission
 from fanout.store.sweeps import SweepStore
@@ -55,6 +56,11 @@ class BatchStore:
     def sweeps(self) -> SweepStore:
         """What is known of standstills, and what the sweeper reads of batches."""
         return SweepStore(self._pool, self._stale_after)
+
+    @property
+    def standings(self) -> StandingStore:
+        """What open rows wait for."""
+        return StandingStore(self._pool, self._stale_after)
 
     @property
     def purges(self) -> PurgeStore:
