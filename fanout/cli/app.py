@@ -10,6 +10,7 @@ import typer
 
 from fanout.cli.batches import item, list_batches, status, verify
 from fanout.cli.demo import demo
+from fanout.cli.doctor import doctor
 from fanout.cli.fleet import handlers, workers
 from fanout.cli.migrating import migrate
 from fanout.cli.options import GlobalOptions
@@ -40,6 +41,7 @@ COMMANDS: dict[str, Command] = {
     "try": try_handler,
     "why": why,
     "verify": verify,
+    "doctor": doctor,
     "sweep": sweep,
     "purge": purge,
     "migrate": migrate,

@@ -46,7 +46,7 @@ class Reason(StrEnum):
 
 MOVING = frozenset({Reason.RUNNING, Reason.WINDOW_FULL, Reason.WAITS_UNTIL, Reason.WORKER_SILENT, Reason.QUEUED})
 """Of a batch with one of these each item has a reason of its own."""
-FIXES = {
+FIXES: dict[str, str] = {
     Reason.NOBODY_POLLS: "start a worker: python worker.py --handlers MODULE",
     Reason.WORKFLOW_TASK_FAILS: "put the code back that the run began with, or mend it, and restart the workers",
     Reason.WORKFLOW_PAUSED: "temporal workflow unpause --workflow-id WORKFLOW_ID",

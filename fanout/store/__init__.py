@@ -3,6 +3,7 @@
 from fanout.store.batches import BatchStore, Reopened
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
+from fanout.store.health import ClockWitness, HealthStore, ServerFacts, StaleClaim, StoppedBatch, Surge
 from fanout.store.joins import Joins
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.purges import PurgeStore
@@ -43,12 +44,14 @@ __all__ = [
     "BatchStore",
     "Claim",
     "ClaimedItem",
+    "ClockWitness",
     "Column",
     "Completion",
     "Connection",
     "Crew",
     "Duplicate",
     "Effects",
+    "HealthStore",
     "Holder",
     "ItemRow",
     "ItemStanding",
@@ -62,12 +65,16 @@ __all__ = [
     "Remainder",
     "Reopened",
     "ResultRow",
+    "ServerFacts",
+    "StaleClaim",
     "Stamp",
     "Standing",
     "StandingStore",
     "Standstill",
+    "StoppedBatch",
     "StoredItem",
     "Submission",
+    "Surge",
     "SweepStore",
     "Verdict",
     "Violation",

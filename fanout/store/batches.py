@@ -12,6 +12,7 @@ import asyncpg
 from fanout.errors import KeyHeld, UnknownItem
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus, ItemStatus
+from fanout.store.health import HealthStore
 from fanout.store.joins import Joins
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
 from fanout.store.purges import PurgeStore
@@ -61,6 +62,11 @@ class BatchStore:
     def standings(self) -> StandingStore:
         """What open rows wait for."""
         return StandingStore(self._pool, self._stale_after)
+
+    @property
+    def health(self) -> HealthStore:
+        """What an examination reads."""
+        return HealthStore(self._pool, self._stale_after)
 
     @property
     def purges(self) -> PurgeStore:

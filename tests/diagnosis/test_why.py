@@ -10,6 +10,7 @@ from fanout import BatchHandle
 from fanout.client import Reason, Why
 from fanout.client.purging import Purging
 from fanout.errors import UnknownItem
+from fanout.states import ItemStatus
 from tests.ledger import calls, closed, start_worker
 from tests.support import Deployment, eventually
 from tests.sweeping.support import UNSWEPT, delete_run, fail_task, terminate
@@ -104,9 +105,9 @@ async def test_running_items_full_slots_and_waits_are_told_apart(fanout: Deploym
     [worker] = await fanout.client.workers()
     assert running.detail.startswith(f"2 items run on {worker.facts.identity}")
     states = {row.status: row.item_key async for row in busy.results()}
-    first = await busy.why(states["processing"])
+    first = await busy.why(states[ItemStatus.PROCESSING])
     assert (first.reason, worker.facts.identity in first.detail, "attempt 1" in first.detail) == ("running", True, True)
-    assert await reason(busy, states["pending"]) == "window_full"
+    assert await reason(busy, states[ItemStatus.PENDING]) == "window_full"
     other = await fanout.client.submit("case.later", [3600.0], key=HOSTILE.replace("\x9b", ""))
     full = await becomes(other, Reason.WINDOW_FULL)
     assert "all 2 slots" in full.detail
