@@ -56,7 +56,7 @@ class Doctor:
         return sorted(found, key=lambda finding: WORST_FIRST.index(finding.severity))
 
     def _checks(self) -> Sequence[Check]:
-        server = ServerOfRuns(self._temporal, self._settings.names, self._is_own_stack)
+        server = ServerOfRuns(self._temporal, self._is_own_stack)
         checks: list[Check] = [ServerChecks(self._store.health).check_server, server.check_search_attributes]
         if self._database_id is None:
             return checks

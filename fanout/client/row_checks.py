@@ -31,10 +31,11 @@ class ServerChecks:
         started = time.monotonic()
         facts = await self._health.read_server()
         after = before + timedelta(seconds=time.monotonic() - started)
-        return [*_of_settings(facts), *skew("the database", facts.at, before, after, "this machine")]
+        return [*of_settings(facts), *skew("the database", facts.at, before, after, "this machine")]
 
 
-def _of_settings(facts: ServerFacts) -> list[Finding]:
+def of_settings(facts: ServerFacts) -> list[Finding]:
+    """What of the server's settings loses data or stops work, for certain."""
     found = []
     if not facts.fsync and facts.cluster_name != CLUSTER_NAME:
         detail = "the database has fsync off: a crash of its machine may destroy it"

@@ -1,14 +1,13 @@
 """What an examination finds where rows and Temporal have to agree: runs, clocks, search attributes, fairness."""
 
+import re
 import shlex
 from collections import defaultdict
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
 from fanout.client.findings import Code, Finding, Severity, some
@@ -17,7 +16,6 @@ from fanout.client.starting import SEARCH_ATTRIBUTES, START_SECONDS
 from fanout.client.sweeping import UNOPENED_FOR, Action, judge
 from fanout.client.why import COMMAND, FIXES
 from fanout.client.witness import Witness
-from fanout.names import Names
 from fanout.settings import Settings
 from fanout.store import FIRST, BatchStore, ClockWitness, QuietBatch
 
@@ -27,15 +25,15 @@ QUIET_FOR = timedelta(seconds=10)
 CLOSED_FOR = timedelta(seconds=60)
 CLOCKS_WITHIN = timedelta(hours=1)
 CLOCK_BATCHES = 10
+FIRST_FAIR_VERSION = (1, 29)
 OF_WORKERS = (Code.NOBODY_POLLS, Code.NO_WORKER_HAS_THE_HANDLER)
 
 
 class ServerOfRuns:
     """Of the Temporal server: what is registered, and what is switched on."""
 
-    def __init__(self, temporal: Client, names: Names, is_own_stack: bool) -> None:
+    def __init__(self, temporal: Client, is_own_stack: bool) -> None:
         self._temporal = temporal
-        self._names = names
         self._is_own_stack = is_own_stack
 
     async def check_search_attributes(self) -> list[Finding]:
@@ -50,32 +48,22 @@ class ServerOfRuns:
         return [Finding(Code.SEARCH_ATTRIBUTES_MISSING, Severity.WARNING, detail, f"{COMMAND} migrate")]
 
     async def check_fairness(self) -> list[Finding]:
-        """Servers do not tell how they are configured: only what a queue has done may show that it is no fair one."""
+        """Servers do not tell how they are configured; what their queues show of it has proved no evidence either."""
         if self._is_own_stack:
             return []
-        fix = "set matching.enableFairness to true in the server's dynamic configuration"
-        if await self._has_plain_backlog():
-            detail = "the server hands out tasks without regard to fairness keys: a big batch may go before others"
-            return [Finding(Code.FAIRNESS_OFF, Severity.WARNING, detail, fix)]
-        detail = "whether the server regards fairness keys cannot be seen from outside"
-        return [Finding(Code.FAIRNESS_UNKNOWN, Severity.INFO, detail, fix)]
+        answer = await self._temporal.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=START_SECONDS)
+        return of_server_version(answer.server_version)
 
-    async def _has_plain_backlog(self) -> bool:
-        """A fair queue keeps no such position. Seen on the server 1.32, once tasks had waited in the queue."""
-        kinds = (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-        return any([await self._read_level(kind) > 0 for kind in kinds])
 
-    async def _read_level(self, kind: TaskQueueType.ValueType) -> int:
-        answer = await self._temporal.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self._temporal.namespace,
-                task_queue=TaskQueue(name=self._names.task_queue),
-                task_queue_type=kind,
-                include_task_queue_status=True,
-            ),
-            timeout=START_SECONDS,
-        )
-        return answer.task_queue_status.read_level
+def of_server_version(version: str) -> list[Finding]:
+    """What is known of fairness on a server of that version."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < FIRST_FAIR_VERSION:
+        detail = f"the server {version} has no fairness: a tenant's big batch may go before everybody else's"
+        return [Finding(Code.FAIRNESS_OFF, Severity.WARNING, detail, "upgrade the server to 1.29 or later")]
+    detail = "whether the server has fairness switched on cannot be seen from outside"
+    fix = "look whether matching.enableFairness is true in the server's dynamic configuration"
+    return [Finding(Code.FAIRNESS_UNKNOWN, Severity.INFO, detail, fix)]
 
 
 class RunChecks:
