@@ -47,6 +47,6 @@ ifdef SEED
 	@$(BIN)/python -m tests.chaos --runs 1 --seed $(SEED) $(ARGS)
 else
 	@FANOUT_CHAOS=1 $(BIN)/python -m pytest -s -m 'chaos or not chaos' \
-		tests/chaos tests/store/test_state_machine.py tests/faults tests/sweeping tests/test_keys.py \
+		tests/chaos tests/store/test_state_machine.py tests/faults tests/sweeping tests/diagnosis tests/test_keys.py \
 		tests/test_poison.py tests/test_cancel_races.py tests/test_deploys.py tests/test_temporal_starts.py $(ARGS)
 endif

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +29,7 @@ from activities.engine import Engine
 from activities.ranges import RangeActivities
 from activities.submits import SubmitActivities
 from activities.sweeping import SweepActivities
+from fanout.builds import build
 from fanout.client.items import check_words
 from fanout.client.starting import Starter
 from fanout.client.sweep_schedule import SweepSchedule
@@ -131,14 +131,6 @@ async def try_to_connect(
             url, cause = hide_password(servers.database_url), str(error) or type(error).__name__
             raise ServerUnreachable("PostgreSQL", url, servers.database_chosen_by, cause) from error
         raise
-
-
-def build() -> str:
-    """The version of this code, told in the worker's row."""
-    try:
-        return version("temporal-fanout")
-    except PackageNotFoundError:
-        return "source"
 
 
 async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> int:

@@ -9,9 +9,11 @@ FanoutError                 code, and what a command line or an HTTP answer need
 │   ├── UnknownHandler      no live worker and no local module knows it
 │   ├── UnknownBatch        no such id, or no such handler and key
 │   ├── KeyConflict         the key names a batch with other items, and which one differs first
-│   │   └── KeyPurged       the key named a batch that was purged
+│   │   └── KeyPurged       the key named a batch that is gone
 │   ├── KeyHeld             a retry of a batch whose key another open batch has
-│   └── KeyBusy             another submit of the key is still storing its items
+│   ├── KeyBusy             another submit of the key is still storing its items
+│   ├── BatchOpen           a batch that is not closed cannot be purged
+│   └── BatchPurged         of that batch nothing is left but its status
 ├── MissingExtra            a part of Fanout whose packages are not installed
 ├── ServerUnreachable       PostgreSQL or Temporal does not answer
 │   └── NoServer            nothing names one
@@ -147,11 +149,11 @@ class KeyConflict(InvalidRequest):
 
 
 class KeyPurged(KeyConflict):
-    """The key named a batch that was purged since, so that nothing is left to compare with."""
+    """The key names a batch of which nothing is left, so that there is nothing to compare with."""
 
     def __init__(self, handler: str, key: str, batch_id: UUID) -> None:
         FanoutError.__init__(
-            self, f"{handler}/{key} was batch {batch_id}, which was purged; use another key, or the dedup policy open"
+            self, f"{handler}/{key} was batch {batch_id}, which is gone; use another key, or the dedup policy open"
         )
         self.batch_id = batch_id
         self.difference = None
@@ -180,6 +182,26 @@ class KeyBusy(InvalidRequest):
         super().__init__(
             f"another submit of {handler}/{key} is still storing its items after {waited_seconds:g} s; try again"
         )
+
+
+class BatchOpen(InvalidRequest):
+    """A batch was to be purged that is not closed."""
+
+    code = "batch_open"
+
+    def __init__(self, batch_id: UUID, status: str) -> None:
+        super().__init__(f"batch {batch_id} is {status}; only a closed batch can be purged: wait for it or cancel it")
+        self.batch_id = batch_id
+
+
+class BatchPurged(InvalidRequest):
+    """The rows of that batch were purged; its status is all that is left."""
+
+    code = "batch_purged"
+
+    def __init__(self, batch_id: UUID) -> None:
+        super().__init__(f"batch {batch_id} was purged: its status is left, its items and results are not")
+        self.batch_id = batch_id
 
 
 class MissingExtra(FanoutError):

@@ -62,6 +62,7 @@ class Settings(BaseModel):
     stall_after_seconds: float = Field(
         7_200, ge=1, description="After how long without progress a batch that runs is told to be slow, once."
     )
+    retention_days: float = Field(30, ge=0, le=36_500, description="After how many days a closed batch may be purged.")
     workflow_cache: int = Field(
         1_000,
         ge=0,

@@ -18,6 +18,8 @@ import worker
 from fanout.cli import running
 from fanout.cli.app import COMMANDS, build
 from fanout.cli.options import GlobalOptions
+from fanout.client import Reason
+from fanout.client.findings import Code, Severity
 from fanout.errors import FanoutError, PermanentError, RetryLater
 from fanout.handlers import Ending, Handler, Outcome, handler, judge
 from fanout.handlers.calls import call_blocking
@@ -268,6 +270,14 @@ def test_every_error_of_a_call_is_documented() -> None:
     table = rows(section(ERRORS, "### Codes of errors that a call raises"))[1:]
     classes = {each for each in subclasses(FanoutError) if each.__module__.startswith("fanout.")}
     assert {(row[0].strip("`"), row[1].strip("`")) for row in table} == {(e.code, e.__name__) for e in classes}
+
+
+def test_every_reason_and_every_finding_is_documented() -> None:
+    operations = (DOCS / "operations.md").read_text()
+    assert first_words(section(operations, "## Why")) == {*map(str, Reason)}
+    table = rows(section(operations, "## Doctor"))[1:]
+    assert {code for row in table for code in words(row[0])} == {*map(str, Code)}
+    assert {word for row in table for word in re.findall(r"\w+", row[1])} - {"or"} == {*map(str, Severity)}
 
 
 def test_every_exit_code_is_documented() -> None:

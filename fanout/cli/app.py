@@ -10,9 +10,11 @@ import typer
 
 from fanout.cli.batches import item, list_batches, status, verify
 from fanout.cli.demo import demo
+from fanout.cli.doctor import doctor
 from fanout.cli.fleet import handlers, workers
 from fanout.cli.migrating import migrate
 from fanout.cli.options import GlobalOptions
+from fanout.cli.purging import purge
 from fanout.cli.results import results
 from fanout.cli.running import Command, run_command
 from fanout.cli.serve import serve
@@ -22,6 +24,7 @@ from fanout.cli.submit import submit
 from fanout.cli.sweeping import sweep
 from fanout.cli.trying import try_handler
 from fanout.cli.watch import watch
+from fanout.cli.why import why
 
 COMMANDS: dict[str, Command] = {
     "submit": submit,
@@ -37,8 +40,11 @@ COMMANDS: dict[str, Command] = {
     "workers": workers,
     "handlers": handlers,
     "try": try_handler,
+    "why": why,
     "verify": verify,
+    "doctor": doctor,
     "sweep": sweep,
+    "purge": purge,
     "migrate": migrate,
     "serve": serve,
     "stack": stack,

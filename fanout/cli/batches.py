@@ -76,7 +76,9 @@ async def verify(
         if batch is None:
             batches = await client.store.list_batches_to_verify(VERIFY_CLOSED)
         else:
-            batches = [(await client.get(batch)).batch_id]
+            handle = await client.get(batch)
+            await handle.check_rows()
+            batches = [handle.batch_id]
         violations: list[Violation] = []
         for batch_id in batches:
             violations += await client.store.read_violations(batch_id)

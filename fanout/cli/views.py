@@ -88,6 +88,7 @@ def status_view(status: Status) -> Table:
             ("next probe", None if status.breaker is None else when(status.breaker.until)),
             ("may fail", None if status.max_failures is None else Text(str(status.max_failures))),
             ("closed", _closed(status)),
+            ("purged", _purged(status)),
             ("other starts", _duplicates(status)),
             ("workers", workers_text(status)),
         ]
@@ -96,6 +97,12 @@ def status_view(status: Status) -> Table:
 
 def _breaker(status: Status) -> Text | None:
     return None if status.breaker is None else Text(f"open: {printable(status.breaker.error_type)}", style="red")
+
+
+def _purged(status: Status) -> Text | None:
+    if status.purged_at is None:
+        return None
+    return Text(f"{when(status.purged_at)}: its items and results are gone", style="yellow")
 
 
 def _duplicates(status: Status) -> Text | None:

@@ -6,6 +6,7 @@ from fanout.client.items import Item, Items
 from fanout.client.starting import SEARCH_ATTRIBUTES, register_search_attributes
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOutcome
+from fanout.client.why import Reason, Why
 from fanout.store import Duplicate
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "FanoutClient",
     "Item",
     "Items",
+    "Reason",
     "Status",
     "SubmitOutcome",
+    "Why",
     "register_search_attributes",
 ]

@@ -14,6 +14,8 @@ from fanout.client.limits import Limits
 from fanout.client.starting import Starter
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
+from fanout.client.why import Inquiry
+from fanout.client.witness import Witness
 from fanout.devstack import running
 from fanout.errors import InvalidRequest, UnknownBatch
 from fanout.handlers import Handlers
@@ -180,6 +182,13 @@ class FanoutClient:
         wanted = None if status is None else BatchStatus(status)
         for batch_id in await self.store.list_batches(wanted, handler, limit):
             yield await BatchHandle(self, batch_id).progress()
+
+    @property
+    def inquiry(self) -> Inquiry:
+        """What `BatchHandle.why` asks."""
+        return Inquiry(
+            self.store, Witness(self.temporal, self.settings.names, self.starter.database_id), self.settings
+        )
 
     async def workers(self) -> Sequence[WorkerRow]:
         """The workers whose lease is fresh."""

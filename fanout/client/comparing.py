@@ -25,7 +25,9 @@ class Comparison:
         first, self._total = self._total, self._total + len(chunk)
         if self._found is None and first < self._holder.total:
             stamps = await self._joins.read_stamps(self._holder.id, first, self._total)
-            self._found = await self._compare(first, chunk, stamps)
+            # Of a batch that is being purged some are gone: then the fingerprint alone tells.
+            if len(stamps) == min(self._total, self._holder.total) - first:
+                self._found = await self._compare(first, chunk, stamps)
 
     @property
     def differs(self) -> bool:

@@ -10,7 +10,8 @@ from uuid import UUID
 from fanout.client.items import check_words, key_fault
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOutcome
-from fanout.errors import InvalidRequest, UnknownBatch, UnknownItem
+from fanout.client.why import Why
+from fanout.errors import BatchPurged, InvalidRequest, UnknownBatch, UnknownItem
 from fanout.names import ITEM_KEY_BYTES
 from fanout.states import ItemStatus
 from fanout.store import OUTAGE, BatchRow, Duplicate, ItemRow, Reopened, ResultRow
@@ -42,11 +43,16 @@ class BatchHandle:
         self._client = client
 
     async def read(self) -> BatchRow:
-        """The batch's row; raises UnknownBatch."""
+        """The batch's row, also of a purged one; raises UnknownBatch."""
         batch = await self._client.store.read_batch(self.batch_id)
         if batch is None:
             raise UnknownBatch(str(self.batch_id))
         return batch
+
+    async def check_rows(self) -> None:
+        """Raises UnknownBatch, or BatchPurged where its items and results are gone."""
+        if (await self.read()).purged_at is not None:
+            raise BatchPurged(self.batch_id)
 
     async def start(self) -> None:
         """Starts the workflow of a batch that was submitted on a connection of the caller's, once that has committed.
@@ -98,16 +104,26 @@ class BatchHandle:
     ) -> AsyncIterator[ResultRow]:
         """All rows in seq order, in constant memory; only those in `status` where it is given."""
         wanted = None if status is None else _item_status(status)
-        await self.read()
+        await self.check_rows()
         async for row in self._client.store.read_results(self.batch_id, wanted, with_payload):
             yield row
 
     async def item(self, item_key: str) -> ItemRow:
-        """One item with its payload, times and history; raises UnknownItem."""
-        await self.read()
+        """One item with its payload, times and history; raises UnknownItem, or BatchPurged."""
+        await self.check_rows()
+        return await self._client.store.read_item(self.batch_id, self._checked(item_key))
+
+    async def why(self, item_key: str | None = None) -> Why:
+        """The one reason why the batch, or that item, does not run; or that it does. Raises UnknownItem."""
+        batch = await self.read()
+        if item_key is None or batch.purged_at is not None:
+            return await self._client.inquiry.why_batch(batch)
+        return await self._client.inquiry.why_item(batch, self._checked(item_key))
+
+    def _checked(self, item_key: str) -> str:
         if not isinstance(item_key, str) or key_fault(item_key, ITEM_KEY_BYTES) is not None:
             raise UnknownItem(self.batch_id, str(item_key))
-        return await self._client.store.read_item(self.batch_id, item_key)
+        return item_key
 
     async def cancel(self, reason: str | None = None) -> Status:
         """Cancels the batch: once this returns no item starts any more, and all that do not run are cancelled.
@@ -150,9 +166,10 @@ class BatchHandle:
         with all their attempts; earlier errors stay in the events, and work that runs is not disturbed. An open batch
         is retried as well as a closed one. What stays failed is forgiven by a budget, and a deadline that has passed is
         dropped. If the process dies before the workflow is told, the rows have decided: asking again, or submitting
-        again, starts it. Raises KeyHeld where another open batch has the key by now.
+        again, starts it. Raises KeyHeld where another open batch has the key by now, and BatchPurged.
         """
         wanted = _reopened(status)
+        await self.check_rows()
         await self._refuse_unknown_items(items or ())
         reopened = await self._client.store.reopen_batch(self.batch_id, error_type, items, wanted)
         state = await self._tell()

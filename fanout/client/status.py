@@ -22,6 +22,7 @@ class Status(BaseModel):
     """One batch with its counts, which always add up to `total`; `workers` are the live ones that know its handler.
 
     `duplicates` is how many other starts found this batch under their key, `duplicate_origin` whence the last.
+    With `purged_at` nothing but this is left of the batch.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -50,6 +51,7 @@ class Status(BaseModel):
     breaker: Breaker | None
     duplicates: int
     duplicate_origin: str | None
+    purged_at: datetime | None = None
 
     @classmethod
     def of(cls, batch: BatchRow, processing: int) -> "Status":
@@ -80,6 +82,7 @@ class Status(BaseModel):
             breaker=_breaker(batch),
             duplicates=batch.duplicates,
             duplicate_origin=batch.duplicate_origin,
+            purged_at=batch.purged_at,
         )
 
     @property

@@ -13,6 +13,7 @@ from temporalio.client import (
     Schedule,
     ScheduleActionStartWorkflow,
     ScheduleAlreadyRunningError,
+    ScheduleDescription,
     ScheduleHandle,
     ScheduleIntervalSpec,
     ScheduleOverlapPolicy,
@@ -67,18 +68,30 @@ class SweepSchedule:
                 log.exception("the sweeper's schedule could not be looked at")
             await asyncio.sleep(self._every.total_seconds())
 
-    async def assert_it(self) -> None:
-        """Creates the schedule where it is missing, and updates one that ticks otherwise; repeating it is harmless."""
-        handle = self._temporal.get_schedule_handle(self._names.sweeper)
+    async def read(self) -> ScheduleDescription | None:
+        """The schedule as it is, or None where there is none; raises RPCError."""
         try:
-            found = (await handle.describe(rpc_timeout=START_SECONDS)).schedule
+            handle = self._temporal.get_schedule_handle(self._names.sweeper)
+            return await handle.describe(rpc_timeout=START_SECONDS)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
+            return None
+
+    async def is_of_this_database(self, found: Schedule) -> bool:
+        """Whether its passes are this database's."""
+        if not isinstance(found.action, ScheduleActionStartWorkflow):
+            return False
+        start = await self._start_of(found.action)
+        return start is not None and start.database_id == self._start.database_id
+
+    async def assert_it(self) -> None:
+        """Creates the schedule where it is missing, and updates one that ticks otherwise; repeating it is harmless."""
+        found = await self.read()
+        if found is None:
             await self._create()
-            return
-        if await self._differs(found):
-            await self._update(handle)
+        elif await self._differs(found.schedule):
+            await self._update(self._temporal.get_schedule_handle(self._names.sweeper))
 
     async def _create(self) -> None:
         # Another worker may have been faster.

@@ -1,6 +1,7 @@
 """The sweeper's second witness: what Temporal says of the run that a batch should have."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeWorkflowExecutionRequest,
     DescribeWorkflowExecutionResponse,
     GetWorkflowExecutionHistoryRequest,
+    GetWorkflowExecutionHistoryReverseRequest,
 )
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -26,6 +28,7 @@ from fanout.store import QuietBatch
 # Whom the server names as the one that terminated a run: at a limit, or because the run is being deleted.
 SERVER_IDENTITY = "history-service"
 REASON_CHARACTERS = 1_000
+NEWEST_EVENTS = 20
 
 
 class Finding(StrEnum):
@@ -101,13 +104,54 @@ class Witness:
         evidence = _evidence(finding, seen)
         run_id = seen.workflow_execution_info.execution.run_id
         if run_id != batch.run_id:
-            other = await self._whose(batch, run_id)
+            other = await self._whose(batch.id, batch.workflow_id, run_id)
             if other is not None:
                 # Once such a run is over, it keeps this batch from nothing.
                 return Sighting(other if finding in ALIVE else Finding.NOT_FOUND, {**evidence, "run_of": other.value})
         if finding is Finding.TERMINATED:
             return await self._who_terminated(batch.workflow_id, run_id, evidence)
         return Sighting(finding, evidence, run_id, seen.pending_workflow_task.attempt)
+
+    async def read_times(self, batch_id: UUID, workflow_id: str) -> tuple[datetime, datetime | None] | None:
+        """When the batch's run began and ended, by the server's clock; None if it is not there or not the first one."""
+        try:
+            info = (await self._describe(workflow_id)).workflow_execution_info
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return None
+        run_id = info.execution.run_id
+        if info.first_run_id != run_id or await self._whose(batch_id, workflow_id, run_id) is not None:
+            return None
+        ended = info.close_time.ToDatetime(UTC) if info.HasField("close_time") else None
+        return info.start_time.ToDatetime(UTC), ended
+
+    async def is_running(self, workflow_id: str) -> bool:
+        """Whether a run has that id now; visibility may tell of one that has ended."""
+        try:
+            seen = await self._describe(workflow_id)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return _BY_STATUS[seen.workflow_execution_info.status] in ALIVE
+
+    async def read_task_failure(self, workflow_id: str, run_id: str) -> str | None:
+        """Why the run's workflow task failed last, by its history: only the first of a row of failures is written."""
+        answer = await self._temporal.workflow_service.get_workflow_execution_history_reverse(
+            GetWorkflowExecutionHistoryReverseRequest(
+                namespace=self._temporal.namespace,
+                execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
+                maximum_page_size=NEWEST_EVENTS,
+            ),
+            timeout=START_SECONDS,
+        )
+        for event in answer.history.events:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                return event.workflow_task_failed_event_attributes.failure.message[:REASON_CHARACTERS]
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+                return "it takes longer than its time limit"
+        return None
 
     async def _describe(self, workflow_id: str) -> DescribeWorkflowExecutionResponse:
         # Not the SDK's own method: that one fails on a run that was paused in Temporal.
@@ -118,13 +162,13 @@ class Witness:
             timeout=START_SECONDS,
         )
 
-    async def _whose(self, batch: QuietBatch, run_id: str) -> Finding | None:
+    async def _whose(self, batch_id: UUID, workflow_id: str, run_id: str) -> Finding | None:
         """None if the run was started for this batch. Its input says so, which no way to start it can do without."""
-        event = await self._event(batch.workflow_id, run_id, HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+        event = await self._event(workflow_id, run_id, HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
         start = await self._input(event.workflow_execution_started_event_attributes.input)
         if start is not None and start.database_id != self._database_id:
             return Finding.OTHER_DATABASE
-        return None if start is not None and start.batch_id == batch.id else Finding.OTHER_BATCH
+        return None if start is not None and start.batch_id == batch_id else Finding.OTHER_BATCH
 
     async def _input(self, given: Payloads) -> BatchStart | None:
         try:

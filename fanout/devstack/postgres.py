@@ -23,6 +23,8 @@ _INITDB = ("--encoding=UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", "--no-
 _INITDB_SECONDS = 60
 # On the command line, where nothing that is stored in the data folder overrules them.
 _REACHABLE_BY = ("-c", f"listen_addresses={HOST}", "-c", "unix_socket_directories=")
+CLUSTER_NAME = "fanout-dev-stack"
+"""What such a server calls itself: it may lose its data with the machine, and is not to be warned of it."""
 # In the data folder, so that `alter system` overrules them. Without fsync a killed process still loses
 # nothing, as the kernel has every write; a crash of the machine may spoil the folder, which a dev stack can
 # afford.
@@ -67,7 +69,7 @@ class Postgres:
         self.ports = free_ports(preferred_ports, 1)
         server = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.ports[0])]
         return Child(
-            [*account.prefix, *server, *_REACHABLE_BY],
+            [*account.prefix, *server, *_REACHABLE_BY, "-c", f"cluster_name={CLUSTER_NAME}"],
             self._log,
             inherited=self._inherited,
             death_signal=signal.SIGQUIT,

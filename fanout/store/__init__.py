@@ -4,8 +4,10 @@ from fanout.store.batches import BatchStore, Reopened
 from fanout.store.browsing import Browsing, FailureGroup, PageRow, Settles, Wanted, step
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
+from fanout.store.health import ClockWitness, HealthStore, ServerFacts, StaleClaim, StoppedBatch, Surge
 from fanout.store.joins import Joins
 from fanout.store.pool import Connection, Pool, connect_pool
+from fanout.store.purges import PurgeStore
 from fanout.store.query import Column, Query
 from fanout.store.rows import (
     BatchRow,
@@ -27,6 +29,7 @@ from fanout.store.rows import (
     WorkerRow,
 )
 from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrate, script
+from fanout.store.standings import Crew, ItemStanding, Standing, StandingStore
 from fanout.store.submission import Submission, check_place
 from fanout.store.sweeps import FIRST, LastSweep, QuietBatch, Standstill, SweepStore
 from fanout.store.work import WorkStore
@@ -43,29 +46,40 @@ __all__ = [
     "Browsing",
     "Claim",
     "ClaimedItem",
+    "ClockWitness",
     "Column",
     "Completion",
     "Connection",
+    "Crew",
     "Duplicate",
     "Effects",
     "FailureGroup",
+    "HealthStore",
     "Holder",
     "ItemRow",
+    "ItemStanding",
     "Joins",
     "LastSweep",
     "NewBatch",
     "PageRow",
     "Pool",
+    "PurgeStore",
     "Query",
     "QuietBatch",
     "Remainder",
     "Reopened",
     "ResultRow",
+    "ServerFacts",
     "Settles",
+    "StaleClaim",
     "Stamp",
+    "Standing",
+    "StandingStore",
     "Standstill",
+    "StoppedBatch",
     "StoredItem",
     "Submission",
+    "Surge",
     "SweepStore",
     "Verdict",
     "Violation",

@@ -13,8 +13,10 @@ from fanout.errors import KeyHeld, UnknownItem
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus
 from fanout.store.browsing import Browsing
+from fanout.store.health import HealthStore
 from fanout.store.joins import Joins
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
+from fanout.store.purges import PurgeStore
 from fanout.store.rows import (
     BatchRow,
     ItemRow,
@@ -26,8 +28,10 @@ from fanout.store.rows import (
     decode,
     result_row,
 )
+from fanout.store.standings import StandingStore
 from fanout.store.statements import STATEMENTS
 from fanout.store.submission import Submission
+from fanout.store.sweeps import SweepStore
 
 OPEN_SPANS = 1_000
 PAGE_ROWS = 200
@@ -56,6 +60,26 @@ class BatchStore:
     def browsing(self) -> Browsing:
         """Pages and sums for people who look around."""
         return Browsing(self._pool)
+
+    @property
+    def sweeps(self) -> SweepStore:
+        """What is known of standstills, and what the sweeper reads of batches."""
+        return SweepStore(self._pool, self._stale_after)
+
+    @property
+    def standings(self) -> StandingStore:
+        """What open rows wait for."""
+        return StandingStore(self._pool, self._stale_after)
+
+    @property
+    def health(self) -> HealthStore:
+        """What an examination reads."""
+        return HealthStore(self._pool, self._stale_after)
+
+    @property
+    def purges(self) -> PurgeStore:
+        """What deletes closed batches."""
+        return PurgeStore(self._pool)
 
     @asynccontextmanager
     async def submitting(self) -> AsyncIterator[Submission]:

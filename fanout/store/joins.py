@@ -16,7 +16,7 @@ class Joins:
         self._source = source
 
     async def read_holder(self, batch_id: UUID, policy: str, span: timedelta | None) -> Holder | None:
-        """The batch, judged by `policy`, or None where there is no such batch: new, or purged."""
+        """The batch, also a purged one, judged by `policy`, or None where there is no such batch."""
         record = await self._source.fetchrow(STATEMENTS["read_holder"], batch_id, policy, span)
         if record is None:
             return None

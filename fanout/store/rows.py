@@ -36,6 +36,7 @@ class BatchRow:
     started_at: datetime | None
     progress_at: datetime | None
     closed_at: datetime | None
+    purged_at: datetime | None
     deadline_at: datetime | None
     deadline_seconds: float | None
     breaker_type: str | None

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from fanout.store.pool import SCAN_SECONDS, Pool
 from fanout.store.statements import STATEMENTS
 
 FIRST = UUID(int=0)
+LATEST = datetime.max.replace(tzinfo=UTC)
 SWEEP_SECONDS = 20.0
 """The time limit of a pass's statements: one that waits longer for a lock gives up, and the next pass tries again."""
 
@@ -111,6 +112,12 @@ class SweepStore:
             timeout=SWEEP_SECONDS,
         )
         return [QuietBatch(**{**dict(record), "status": BatchStatus(record["status"])}) for record in records]
+
+    async def read_quiet_batch(self, batch_id: UUID) -> QuietBatch | None:
+        """One open batch as a pass would see it, whether it is quiet or not."""
+        before = UUID(int=max(0, batch_id.int - 1))
+        found = await self.list_quiet_batches(before, 1, LATEST, timedelta(0))
+        return found[0] if found and found[0].id == batch_id else None
 
     async def note_verdict(self, batch: QuietBatch, verdict: str, run_id: str | None) -> Standstill:
         """Keeps a pass's verdict for the next one."""

@@ -187,9 +187,10 @@ select fanout.emit(id, jsonb_build_array(jsonb_build_object(
 from reopened;
 
 -- name: read_batch
--- One batch with its live counts: of an open batch the sum of its counters, of a closed one what its close counted.
+-- One batch with its live counts: of an open batch the sum of its counters, of a closed one what its close counted. A batch that
+-- was purged is known still.
 select b.id, b.handler, b.key, b.workflow_id, b.title, b.fingerprint, b.options, b.status, b.epoch, b.total, b.reason,
-       b.created_at, b.started_at, b.closed_at, p.progress_at, b.deadline_at,
+       b.created_at, b.started_at, b.closed_at, b.purged_at, coalesce(p.progress_at, b.progress_at) as progress_at, b.deadline_at,
        (select count(*) from fanout.duplicates where batch_id = b.id) as duplicates,
        (select origin from fanout.duplicates where batch_id = b.id order by at desc limit 1) as duplicate_origin,
        extract(epoch from b.deadline_at - clock_timestamp())::float8 as deadline_seconds, b.breaker_type, b.breaker_until,
@@ -200,7 +201,7 @@ select b.id, b.handler, b.key, b.workflow_id, b.title, b.fingerprint, b.options,
         where w.handlers ? b.handler and w.seen_at > clock_timestamp() - $2::interval) as workers,
        (select coalesce(sum(w.concurrency), 0) from fanout.workers w
         where w.handlers ? b.handler and w.seen_at > clock_timestamp() - $2::interval) as slots
-from fanout.batches b
+from fanout.known_batches b
 cross join lateral (
     select sum(completed)::integer as completed, sum(failed)::integer as failed,
            sum(cancelled)::integer as cancelled, max(progress_at) as progress_at
@@ -223,7 +224,7 @@ select count(*) from fanout.results where batch_id = $1 and status = 'processing
 select item_key from fanout.items where batch_id = $1 and seq >= $2 and seq < $3 order by seq;
 
 -- name: find_batch
-select id from fanout.batches where handler = $1 and key = $2 order by created_at desc limit 1;
+select id from fanout.known_batches where handler = $1 and key = $2 order by created_at desc limit 1;
 
 -- name: read_successor
 -- The open batch that has the key of batch $1 by now, if that is another.

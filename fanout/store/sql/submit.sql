@@ -13,7 +13,7 @@ select id, fingerprint, total, closed_at is not null as closed,
            when 'success' then closed_at is not null and status <> 'completed'
            when 'duration' then closed_at + $3::interval <= clock_timestamp()
        end, false) as replaceable
-from fanout.batches where id = $1;
+from fanout.known_batches where id = $1;
 
 -- name: take_key
 -- The key names a new batch from here on. Whoever calls this holds the lock of lock_key.

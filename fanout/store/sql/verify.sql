@@ -1,7 +1,9 @@
 -- name: read_violations
 -- Every invariant of one batch that its rows break, re-proved in one snapshot; no row means that all hold.
 with batch as (
-    select * from fanout.batches where id = $1
+    select id, handler, key, options, status, epoch, total, reason, closed_at, cancelling_at, completed, failed, cancelled,
+           breaker_type, failures_forgiven, ends_as, deadline_at
+    from fanout.batches where id = $1
 ), rows_ as (
     select count(*) as total,
            count(*) filter (where status = 'completed') as completed,
@@ -18,9 +20,19 @@ with batch as (
     from fanout.progress where batch_id = $1
 ), events_ as (
     select count(*) as total, coalesce(max(id), 0) as hi from fanout.events where batch_id = $1
+), hooks as (
+    -- Of each epoch that closed, the batches that tell the handler on_close of it: those that are purged count too.
+    select x.data ->> 'epoch' as epoch, (
+        select count(*) from fanout.known_batches h
+        where h.handler = b.options ->> 'on_close' and h.key = format('%s/%s/closed', b.id, x.data ->> 'epoch')) as found
+    from batch b
+    join fanout.events x on x.batch_id = b.id and x.kind = 'closed'
+    where b.options ? 'on_close'
 )
 select v.code, v.detail
-from batch b, rows_ r, items_ i, counters c, events_ e
+from batch b
+cross join (rows_ r cross join items_ i cross join counters c cross join events_ e)
+left join fanout.sweeps s on s.batch_id = b.id
 cross join lateral (values
     ('rows_missing', format('%s rows for a total of %s', r.total, b.total),
         r.total <> b.total or (b.total > 0 and (r.lo <> 0 or r.hi <> b.total - 1))),
@@ -44,6 +56,22 @@ cross join lateral (values
             where x.batch_id = b.id and x.kind = 'closed' and (x.data ->> 'epoch')::integer = b.epoch)),
     ('key_elsewhere', 'the key of this open batch names another one',
         b.closed_at is null and not exists (select from fanout.keys k
-            where k.handler = b.handler and k.key = b.key and k.batch_id = b.id))
+            where k.handler = b.handler and k.key = b.key and k.batch_id = b.id)),
+    ('breaker_in_closed', format('its breaker stands open for %s', b.breaker_type),
+        b.closed_at is not null and b.breaker_type is not null),
+    ('forgiven_exceed_failed', format('%s failures are forgiven, %s rows failed', b.failures_forgiven, r.failed),
+        b.failures_forgiven > r.failed),
+    ('ends_as_differs', format('closed as %s, was to end as %s', b.status, b.ends_as),
+        b.status in ('failed', 'cancelled') and b.status <> b.ends_as),
+    ('failed_without_reason', 'nothing says why it was given up', b.status = 'failed' and b.reason is null),
+    ('deadline_not_reached', format('given up at %s for a deadline at %s', b.cancelling_at, b.deadline_at),
+        b.ends_as = 'failed' and b.reason = 'deadline' and coalesce(b.deadline_at > b.cancelling_at, true)),
+    ('budget_without_limit', 'stopped by a budget that it does not have',
+        b.reason = 'failure_budget' and (b.status = 'paused' or b.ends_as = 'failed') and not b.options ? 'failure_limit'),
+    ('hook_not_once', (select string_agg(format('epoch %s has %s', epoch, found), ', ') from hooks where found <> 1),
+        exists (select from hooks where found <> 1)),
+    ('revivals_exceed_epochs', format('%s revivals at epoch %s', s.revivals, b.epoch), s.revivals >= b.epoch),
+    ('purged_and_here', 'it is among the purged batches too',
+        exists (select from fanout.purged p where p.batch_id = b.id))
 ) v(code, detail, broken)
 where v.broken;
