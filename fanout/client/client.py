@@ -11,6 +11,7 @@ from fanout.client.dedup import NAMES, Dedup
 from fanout.client.handle import BatchHandle
 from fanout.client.items import Items, key_fault
 from fanout.client.limits import Limits
+from fanout.client.schedules import Schedules
 from fanout.client.starting import Starter
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
@@ -37,6 +38,7 @@ class FanoutClient:
         self.store = store
         self.starter = starter
         self.temporal = temporal
+        self.schedules = Schedules(temporal, settings.names)
         self._settings = settings
         self._handlers = handlers
 
