@@ -70,11 +70,14 @@ class Request:
 
 def _inline(given: dict[str, Any]) -> list[Any]:
     """The items that stand in the request, none where it names another source."""
-    sources = [name for name in SOURCES if name in given]
-    if sources in (["sql"], ["glob"]) and isinstance(given[sources[0]], str):
+    named, items = [name for name in SOURCES if name in given], given.get("items")
+    if len(named) > 1:
+        raise InvalidRequest(f"a request has one of {', '.join(SOURCES)}, not {' and '.join(named)}")
+    if named in (["sql"], ["glob"]):
+        if not isinstance(given[named[0]], str):
+            raise InvalidRequest(f"{named[0]} is a string, not {type(given[named[0]]).__name__}")
         return []
-    items = given.get("items")
-    if sources[1:] or not isinstance(items, list):
+    if not isinstance(items, list):
         raise InvalidRequest(f"items is a list of payloads or of items, not {type(items).__name__}")
     return items
 
