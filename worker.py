@@ -31,6 +31,7 @@ from activities.submits import SubmitActivities
 from activities.sweeping import SweepActivities
 from fanout.builds import build
 from fanout.client.items import check_words
+from fanout.client.sources import Sources
 from fanout.client.starting import Starter
 from fanout.client.sweep_schedule import SweepSchedule
 from fanout.client.sweeping import Sweeping
@@ -145,7 +146,8 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
         chosen_by = servers.temporal_chosen_by
         starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
         sweeping = Sweeping(SweepStore(pool, stale_after), store, temporal, starter, engine.database_id, settings)
-        activities = short_activities(settings, engine, store, starter, sweeping)
+        sources = Sources(servers.database_url, servers.database_chosen_by)
+        activities = short_activities(settings, engine, store, starter, sweeping, sources)
         batches = make_batch_worker(temporal, settings, identity, activities)
         ranges = make_range_worker(temporal, settings, identity, engine)
         async with batches, ranges, SweepSchedule(temporal, settings, engine.database_id).kept():
@@ -176,11 +178,12 @@ async def end(batches: Worker, engine: Engine) -> int:
 
 
 def short_activities(
-    settings: Settings, engine: Engine, store: BatchStore, starter: Starter, sweeping: Sweeping
+    settings: Settings, engine: Engine, store: BatchStore, starter: Starter, sweeping: Sweeping, sources: Sources
 ) -> list[Callable[..., Any]]:
     """What workflows run as local activities."""
     batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
-    submits = SubmitActivities(store, settings.names, starter, settings.max_payload_bytes, engine.handler_names)
+    limit = settings.max_payload_bytes
+    submits = SubmitActivities(store, settings.names, starter, limit, engine.handler_names, sources)
     return [*batches.all, *submits.all, *SweepActivities(sweeping, engine.database_id).all]
 
 

@@ -9,8 +9,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from fanout.client.requests import Request
+from fanout.client.sources import Sources
 from fanout.client.starting import Starter
-from fanout.client.submitting import refuse_unknown, store_batch
+from fanout.client.submitting import SubmitOutcome, refuse_unknown, store_batch
 from fanout.contracts import SubmitAnswer, SubmitWork
 from fanout.errors import InvalidRequest, KeyBusy
 from fanout.names import Names
@@ -24,8 +25,15 @@ class SubmitActivities:
     """Runs as a local activity, so that the items stand in no other history than that of the start itself."""
 
     def __init__(
-        self, store: BatchStore, names: Names, starter: Starter, payload_limit: int, own_handlers: Set[str]
+        self,
+        store: BatchStore,
+        names: Names,
+        starter: Starter,
+        payload_limit: int,
+        own_handlers: Set[str],
+        sources: Sources,
     ) -> None:
+        self._sources = sources
         self._own_handlers = own_handlers
         self._store = store
         self._names = names
@@ -40,24 +48,26 @@ class SubmitActivities:
         ledger. A request that cannot be stored fails with its error's code as type, and nothing was stored.
         """
         try:
-            batch_id, outcome = await self._store_batch(work)
+            request = Request.read(work.request.root, work.origin, work.fired_at)
+            batch_id, outcome = await self._store_batch(request, work.start_id)
         except KeyBusy:
             raise
         except InvalidRequest as error:
             raise ApplicationError(str(error), type=error.code, non_retryable=True) from None
-        return await self._answer(batch_id, outcome)
+        waits = request.firing is not None and request.firing.waits and outcome is SubmitOutcome.STARTED
+        return await self._answer(batch_id, outcome, waits)
 
-    async def _store_batch(self, work: SubmitWork) -> tuple[UUID, str]:
-        request = Request.read(work.request.root, work.origin)
+    async def _store_batch(self, request: Request, start_id: UUID) -> tuple[UUID, SubmitOutcome]:
         if not request.allow_unknown:
             workers = await self._store.list_workers(SEEN_WITHIN)
             known = {name for worker in workers for name in worker.facts.handlers}
             refuse_unknown(request.options.handlers, known | self._own_handlers)
-        return await store_batch(
-            self._store, self._names, request.options, request.each(), self._payload_limit, start_id=work.start_id
-        )
+        async with self._sources.items(request) as items:
+            return await store_batch(
+                self._store, self._names, request.options, items, self._payload_limit, start_id=start_id
+            )
 
-    async def _answer(self, batch_id: UUID, outcome: str) -> SubmitAnswer:
+    async def _answer(self, batch_id: UUID, outcome: str, waits: bool) -> SubmitAnswer:
         batch = await self._store.read_batch(batch_id)
         if batch is None:
             raise ApplicationError(f"batch {batch_id} was purged", type="unknown_batch", non_retryable=True)
@@ -73,6 +83,7 @@ class SubmitActivities:
             total=batch.total,
             database_id=self._starter.database_id,
             goes_on=own and not batch.closed,
+            waits=waits and not own and not batch.closed,
         )
 
     @property

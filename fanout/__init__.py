@@ -1,6 +1,6 @@
 """Fanout: batches of work on Temporal and PostgreSQL. Every item settles once, every batch closes."""
 
-from fanout.client import BatchHandle, FanoutClient, Item, Status, SubmitOutcome
+from fanout.client import BatchHandle, FanoutClient, Item, Schedule, Status, SubmitOutcome
 from fanout.errors import FanoutError, InvalidRequest, PermanentError, RetryLater, ServerUnreachable
 from fanout.handlers import Breaker, Context, handler
 from fanout.servers import Servers
@@ -16,6 +16,7 @@ __all__ = [
     "Item",
     "PermanentError",
     "RetryLater",
+    "Schedule",
     "ServerUnreachable",
     "Servers",
     "Settings",

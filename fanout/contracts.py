@@ -4,7 +4,7 @@ Everything here carries ids, counts and times only; payloads, results and error 
 exception is a `BatchRequest`: a start without our client brings its items along.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
@@ -72,17 +72,21 @@ class BatchRequest(RootModel[Any]):
 
 
 class SubmitWork(Model):
-    """Asks to store a batch; `start_id` is the same for every try of one start."""
+    """Asks to store a batch; `start_id` is the same for every try of one start, `fired_at` when a tick was due."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     request: BatchRequest
     origin: str
     start_id: UUID
+    fired_at: datetime | None = None
 
 
 class SubmitAnswer(Model):
-    """What such a start came to; `goes_on` where the workflow itself has the id of the batch's run, which is open."""
+    """What such a start came to; `goes_on` where the workflow itself has the id of the batch's run, which is open.
+
+    `waits` where it is a schedule's, made this batch, and is to last until that is closed.
+    """
 
     batch_id: UUID
     workflow_id: str
@@ -92,6 +96,7 @@ class SubmitAnswer(Model):
     total: int
     database_id: UUID
     goes_on: bool
+    waits: bool = False
 
 
 class Span(Model):

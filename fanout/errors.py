@@ -8,6 +8,9 @@ FanoutError                 code, and what a command line or an HTTP answer need
 │   ├── DuplicateItemKey    one item key at two positions
 │   ├── UnknownHandler      no live worker and no local module knows it
 │   ├── UnknownBatch        no such id, or no such handler and key
+│   ├── InvalidSchedules    declarations of schedules: each of their fields that is wrong
+│   ├── UnknownSchedule     no schedule of this deployment has that id
+│   ├── ForeignSchedule     a schedule of that id is there, but somebody else made it
 │   ├── KeyConflict         the key names a batch with other items, and which one differs first
 │   │   └── KeyPurged       the key named a batch that is gone
 │   ├── KeyHeld             a retry of a batch whose key another open batch has
@@ -33,6 +36,7 @@ TransactionError            the transaction was rolled back, and the item's row 
 └── NoTransaction           this handler runs where there can be none
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -120,6 +124,37 @@ class UnknownItem(InvalidRequest):
 
     def __init__(self, batch: UUID, key: str) -> None:
         super().__init__(f"batch {batch} has no item {shorten(key)!r}")
+
+
+class InvalidSchedules(InvalidRequest):
+    """Declarations of schedules that cannot be applied; none of the file was. A fault names schedule, field, reason."""
+
+    code = "invalid_schedule"
+
+    def __init__(self, file: str, faults: Sequence[tuple[str | None, str | None, str]]) -> None:
+        super().__init__("\n".join(": ".join(each for each in (file, *fault) if each) for fault in faults))
+        self.file = file
+        self.faults = tuple(faults)
+
+
+class UnknownSchedule(InvalidRequest):
+    """No schedule of this deployment has that id."""
+
+    code = "unknown_schedule"
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"there is no schedule {shorten(schedule_id)!r}")
+        self.schedule_id = schedule_id
+
+
+class ForeignSchedule(InvalidRequest):
+    """A schedule that was not made by `schedule apply` of this deployment: it is left as it is."""
+
+    code = "foreign_schedule"
+
+    def __init__(self, server_id: str) -> None:
+        super().__init__(f"the schedule {server_id!r} was not made by `schedule apply` of this deployment; it stays")
+        self.server_id = server_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 BATCH_KEY_BYTES = 150
 ITEM_KEY_BYTES = 400
 HANDLER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
+SCHEDULE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""With NAME and the time that a server appends, the ids of its runs stay under 255 bytes."""
 DEPLOYMENT_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,11}$")
 
 CHANGED_SIGNAL = "changed"
@@ -36,6 +38,20 @@ class Names:
     def sweep_tick(self) -> str:
         """What the schedule's ticks are called; Temporal appends the time to it."""
         return f"{self.deployment}-sweep-tick"
+
+    @property
+    def schedules(self) -> str:
+        """What the server's ids of this deployment's user schedules begin with; an id of theirs holds no slash."""
+        return f"{self.deployment}-schedule/"
+
+    @property
+    def preview(self) -> str:
+        """What the ids of the schedules begin with that live for as long as a preview asks for their times."""
+        return f"{self.deployment}-preview/"
+
+    def schedule_id(self, name: str) -> str:
+        """The server's id of a user's schedule, and of the runs that it starts; Temporal appends the time to these."""
+        return f"{self.schedules}{name}"
 
     def workflow_id(self, handler: str, key: str) -> str:
         """The singleton id of a batch's workflow: a handler's name holds no slash, so no two pairs share one."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from temporalio.client import WorkflowFailureError
 
-from fanout import Settings
+from fanout import Schedule, Settings
 from fanout.client import BatchHandle
 from fanout.contracts import SweepStart, SweepTickWorkflow
 from fanout.devstack import use
@@ -47,6 +47,7 @@ async def record() -> None:
             await save(fanout, "batch-budget", await resumed(fanout))
             await save_sweep(fanout)
             await save_requests(fanout)
+            await save_scheduled(fanout)
             save_bad()
 
 
@@ -92,6 +93,21 @@ async def save_requests(fanout: Deployment) -> None:
         with suppress(WorkflowFailureError):
             await handle.result()
         await save_history(fanout, name, workflow_id, handle.result_run_id)
+
+
+async def save_scheduled(fanout: Deployment) -> None:
+    """A schedule's start, whose run waits for its batch."""
+    items = [{"seconds": 3.0}] * 5
+    schedule = Schedule(id="recorded", handler="test.sleep", cron="0 0 1 1 * 2099", items=items)
+    await fanout.client.schedules.apply([schedule])
+    server_id = fanout.settings.names.schedule_id(schedule.id)
+    await fanout.temporal.get_schedule_handle(server_id).trigger()
+
+    async def started() -> list[str]:
+        return [run.id async for run in fanout.temporal.list_workflows(f'TemporalScheduledById = "{server_id}"')]
+
+    [workflow_id] = await eventually(started)
+    await save_history(fanout, "request-scheduled", workflow_id)
 
 
 async def save(fanout: Deployment, name: str, batch: BatchHandle) -> None:

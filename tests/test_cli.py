@@ -48,7 +48,7 @@ def bare(folder: Path, *arguments: str, **settings: str) -> subprocess.Completed
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "--help"]) == 0
+    assert run([*command.split(), "--help"]) == 0
     assert "--database-url" in capsys.readouterr().out
 
 
@@ -58,7 +58,8 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         "submit test.echo --sql x --items x",
         "submit test.echo --items x --sql-url x",
         "submit test.echo --items x --priority 1",
-        "schedule list",
+        "schedule",
+        "schedule run",
         "size",
         "list --limit 0",
         "list --status nope",

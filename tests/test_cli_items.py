@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from fanout.cli.sources import match_files, read_csv, read_jsonl
+from fanout.cli.sources import read_csv, read_jsonl
 from fanout.client import Item
+from fanout.client.files import match_files
 from fanout.errors import InvalidItem, InvalidRequest
 from tests.forkserver import Forked, start_script
 from tests.support import Deployment, eventually

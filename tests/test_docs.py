@@ -16,10 +16,12 @@ import typer
 
 import worker
 from fanout.cli import running
-from fanout.cli.app import COMMANDS, build
+from fanout.cli.app import COMMANDS, GROUPS, build
 from fanout.cli.options import GlobalOptions
-from fanout.client import Reason
+from fanout.client import Reason, Schedule
 from fanout.client.findings import Code, Severity
+from fanout.client.firing import KEY_NAMES
+from fanout.client.schedule import OVERLAPS
 from fanout.errors import FanoutError, PermanentError, RetryLater
 from fanout.handlers import Ending, Handler, Outcome, handler, judge
 from fanout.handlers.calls import call_blocking
@@ -50,6 +52,14 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def command(name: str) -> Any:
+    """The command of that name, which may have two words."""
+    found = APP
+    for word in name.split():
+        found = found.commands[word]
+    return found
 
 
 def section(text: str, heading: str) -> str:
@@ -103,8 +113,10 @@ def commands() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "call"), sorted(set(commands())))
 def test_every_command_that_is_shown_is_understood(page: str, call: str) -> None:
     name, *arguments = shlex.split(call, comments=True)
+    if name in GROUPS:
+        name, *arguments = (f"{name} {arguments[0]}", *arguments[1:])
     if arguments and not (name == "verify" and arguments == ["[BATCH]"]):
-        APP.commands[name].make_context(name, arguments)
+        command(name).make_context(name, arguments)
     assert name in COMMANDS
 
 
@@ -112,7 +124,7 @@ def test_every_command_that_is_shown_is_understood(page: str, call: str) -> None
 def test_every_command_and_option_is_documented(name: str) -> None:
     heading = next(line for line in CLI.splitlines() if re.match(rf"### `{name}\b", line))
     under = section(CLI, heading)
-    options = {option for parameter in APP.commands[name].params for option in parameter.opts if option[:2] == "--"}
+    options = {option for parameter in command(name).params for option in parameter.opts if option[:2] == "--"}
     everywhere = {option for parameter in APP.params for option in parameter.opts if option[:2] == "--"}
     assert len(everywhere - {"--help"}) == len(GlobalOptions.__dataclass_fields__)
     assert {option for option in options - everywhere if f"`{option}" not in under} == set()
@@ -133,6 +145,16 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for name, field in Settings.model_fields.items():
         shown = documented[f"{PREFIX}{name.upper()}"]
         assert shown == f"`{field.default}`" or (not field.default and "`" not in shown), name
+
+
+def test_every_field_of_a_schedule_its_keys_and_warnings_are_documented() -> None:
+    text = (DOCS / "schedules.md").read_text()
+    assert first_words(section(text, "## Fields")) == Schedule.model_fields.keys() - {"id"}
+    assert first_words(section(text, "## Keys")) == {f"{{{name}}}" for name in KEY_NAMES}
+    codes = source_codes(r'Warned\(\s*"(\w+)"', "fanout/client/schedule_warnings.py")
+    assert first_words(section(text, "## Cron expressions")) == codes
+    for overlap in OVERLAPS:
+        assert f"`{overlap}`" in text
 
 
 def test_states_and_their_moves_are_documented() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fanout.cli.queries import read_query
 from fanout.client import Item
+from fanout.client.queries import read_query
 from fanout.errors import InvalidItem, InvalidRequest, ServerUnreachable
 from fanout.store import Query
 from tests.support import ROOT, Deployment

@@ -111,6 +111,7 @@ async def test_without_a_key_every_start_is_a_batch_of_its_own(fanout: Deploymen
         assert (await closed(await fanout.client.get(answer["batch_id"]))).completed == 1
 
 
+FIRED = {"id": "x"}
 WRONG: list[tuple[Any, str, str]] = [
     (None, "invalid_request", "JSON object"),
     ("text", "invalid_request", "JSON object"),
@@ -136,6 +137,15 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"handler": "test.echo", "items": [1, {"key": "a", "payload": 1}]}, "invalid_item", "item 1"),
     ({"handler": "test.echo", "items": [1, "x" * 1_100_000]}, "invalid_item", "item 1"),
     ({"handler": "test.echo", "items": ["a\0"]}, "invalid_item", "U+0000"),
+    ({"handler": "test.echo", "sql": "select 1"}, "invalid_request", "there is no 'sql'"),
+    ({"handler": "test.echo", "items": [], "schedule": 5}, "invalid_request", "schedule is an object"),
+    ({"handler": "test.echo", "items": [], "schedule": {"id": "x", "zone": "UTC"}}, "invalid_request", "schedule is"),
+    ({"handler": "test.echo", "items": [], "schedule": {**FIRED, "time_zone": "Mars"}}, "invalid_request", "IANA"),
+    ({"handler": "test.echo", "items": [], "schedule": FIRED, "key": "{when}"}, "invalid_request", "it can name"),
+    ({"handler": "test.echo", "items": [], "schedule": FIRED, "key": 5}, "invalid_request", "key must be a string"),
+    ({"handler": "test.echo", "sql": 5, "schedule": FIRED}, "invalid_request", "sql is a string"),
+    ({"handler": "test.echo", "sql": "", "glob": "", "schedule": FIRED}, "invalid_request", "not sql and glob"),
+    ({"handler": "test.echo", "schedule": FIRED}, "invalid_request", "items is a list"),
 ]
 
 
@@ -229,12 +239,11 @@ async def test_whatever_starts_a_key_makes_one_batch(fanout: Deployment) -> None
     await install_audit(fanout.pool)
     await start_worker(fanout)
     request = {"handler": "case.type", "key": "nightly", "items": [1, 2, 3]}
-    starts = asyncio.gather(
+    await asyncio.gather(
         *(schedule(fanout, f"schedule-{number}", request) for number in range(7)),
-        *(submit_by_process(fanout) for _ in range(7)),
+        submit_by_processes(fanout, 7),
         *(start_by_program(fanout, request, "--workflow-id", f"by-hand-{number}") for number in range(20)),
     )
-    await starts
     batch = await fanout.client.get("case.type/nightly")
     await eventually(lambda: has_duplicates(batch, 33), 120)
     status = await closed(batch)
@@ -245,6 +254,16 @@ async def test_whatever_starts_a_key_makes_one_batch(fanout: Deployment) -> None
     origins = [each.origin for each in await batch.duplicates()]
     assert {*origins} == {"schedule", "cli", "temporal"}
     assert sum(origins.count(origin) for origin in ("schedule", "cli", "temporal")) == 33
+    await check_named(fanout, [f"schedule-{number}" for number in range(7)])
+
+
+async def check_named(fanout: Deployment, schedules: list[str]) -> None:
+    """The place to prove that all schedules of one key are named to whoever looks for duplicates."""
+
+    async def listed() -> bool:
+        return {each.id async for each in await fanout.temporal.list_schedules()} >= {*schedules}
+
+    await eventually(listed)
 
 
 async def has_duplicates(batch: BatchHandle, count: int) -> bool:
@@ -266,20 +285,32 @@ async def is_listed(fanout: Deployment, query: str) -> bool:
     return [run async for run in fanout.temporal.list_workflows(query)] != []
 
 
-async def submit_by_process(fanout: Deployment) -> None:
-    command = ("submit", "case.type", "--items", "-", "--key", "nightly", "--json")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "starter.py",
-        *command,
-        cwd=ROOT,
-        env=fanout.environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, said = await process.communicate(b"1\n2\n3\n")
-    assert process.returncode == 0, said
+async def submit_by_processes(fanout: Deployment, count: int) -> None:
+    """Processes that all wait, connected, for the items, and get them in the same millisecond."""
+    command = ("starter.py", "submit", "case.type", "--items", "-", "--key", "nightly", "--json")
+    processes = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, *command),
+            cwd=ROOT,
+            env=fanout.environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for _ in range(count)
+    ]
+    await eventually(lambda: are_connected(fanout, count), 120)
+    for process, (_, said) in zip(
+        processes, await asyncio.gather(*(process.communicate(b"1\n2\n3\n") for process in processes)), strict=True
+    ):
+        assert process.returncode == 0, said
+
+
+async def are_connected(fanout: Deployment, count: int) -> bool:
+    """Whether so many clients beside the test's own have a session; nothing of theirs ends before the items come."""
+    sessions = """select count(distinct client_port) from pg_stat_activity
+        where datname = current_database() and application_name = 'fanout client'"""
+    return bool(await fanout.pool.fetchval(sessions) > count)
 
 
 async def test_a_schedule_starts_a_new_batch_at_each_tick_by_its_policy(fanout: Deployment) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from temporalio import workflow
@@ -11,12 +12,25 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from activities.batches import BatchActivities
     from activities.submits import SubmitActivities
-    from fanout.contracts import BatchReference, BatchRequest, BatchStart, CancelRequest, SubmitAnswer, SubmitWork
+    from fanout.contracts import (
+        BatchReference,
+        BatchRequest,
+        BatchStart,
+        BatchWorkflow,
+        CancelRequest,
+        SubmitAnswer,
+        SubmitWork,
+    )
 
 from workflows.window import local
 
-# Temporal sets it on what its Schedules start.
+# Temporal sets both on what its Schedules start: which one it was, and when that was due, without any jitter.
 SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
+SCHEDULED_AT = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
+SHORTEST_LOOK = timedelta(seconds=1)
+LONGEST_LOOK = timedelta(minutes=5)
+LOOKS_APART = 10
+"""A wait for a batch looks again after this fraction of the time that it has taken so far."""
 
 
 async def submit(request: BatchRequest, was_signalled: Callable[[], bool]) -> SubmitAnswer:
@@ -38,23 +52,57 @@ async def submit(request: BatchRequest, was_signalled: Callable[[], bool]) -> Su
         except ActivityError as error:
             raise _reason(error) from None
     own = answer.workflow_id == workflow.info().workflow_id
-    if cancelled and own:
-        reference = BatchReference(batch_id=answer.batch_id, database_id=answer.database_id)
-        reason = workflow.cancellation_reason() or "cancelled in Temporal"
-        await local(BatchActivities.cancel_batch, CancelRequest(**reference.model_dump(), reason=reason))
+    if cancelled and (own or answer.waits):
+        await _cancel(answer)
     if answer.goes_on or (own and was_signalled()):
         workflow.continue_as_new(
             BatchStart(batch_id=answer.batch_id, database_id=answer.database_id, handler=answer.handler, key=answer.key)
         )
+    if answer.waits:
+        await _wait(request, answer, cancelled)
     return answer
+
+
+async def _wait(request: BatchRequest, answer: SubmitAnswer, cancelled: bool) -> None:
+    """Lasts until the batch is closed, so that a schedule's overlap policy sees it; a cancel of this run cancels it.
+
+    Ends Canceled then. In a long history it continues as new with the request, which finds its batch by the first run's
+    id.
+    """
+    began = workflow.now()
+    while not (await local(BatchActivities.look_at_batch, _reference(answer))).closed:
+        apart = min(max((workflow.now() - began) / LOOKS_APART, SHORTEST_LOOK), LONGEST_LOOK)
+        try:
+            await workflow.sleep(apart, summary="the batch is open")
+        except asyncio.CancelledError:
+            cancelled = True
+            await _cancel(answer)
+        if workflow.info().is_continue_as_new_suggested() and not cancelled:
+            workflow.continue_as_new(request)
+    if cancelled:
+        raise asyncio.CancelledError("the batch was cancelled")
+
+
+async def _cancel(answer: SubmitAnswer) -> None:
+    reason = workflow.cancellation_reason() or "cancelled in Temporal"
+    await local(BatchActivities.cancel_batch, CancelRequest(**_reference(answer).model_dump(), reason=reason))
+    if answer.waits:
+        # The batch's run may sleep, as in a pause. Where there is none, the sweeper starts the one that closes it.
+        run = workflow.get_external_workflow_handle_for(BatchWorkflow.run, answer.workflow_id)
+        await asyncio.gather(run.signal(BatchWorkflow.changed), return_exceptions=True)
+
+
+def _reference(answer: SubmitAnswer) -> BatchReference:
+    return BatchReference(batch_id=answer.batch_id, database_id=answer.database_id)
 
 
 def _work(request: BatchRequest) -> SubmitWork:
     info = workflow.info()
+    due: datetime | None = info.typed_search_attributes.get(SCHEDULED_AT)
     origin = "temporal" if info.typed_search_attributes.get(SCHEDULE) is None else "schedule"
     # Both survive a reset. A cron's runs are a chain, of which each asks anew.
     run_id = info.original_execution_run_id if info.cron_schedule else info.first_execution_run_id
-    return SubmitWork(request=request, origin=origin, start_id=UUID(run_id))
+    return SubmitWork(request=request, origin=origin, start_id=UUID(run_id), fired_at=due or info.workflow_start_time)
 
 
 def _reason(error: ActivityError) -> ApplicationError:

@@ -17,6 +17,7 @@ from fanout.cli.options import GlobalOptions
 from fanout.cli.purging import purge
 from fanout.cli.results import results
 from fanout.cli.running import Command, run_command
+from fanout.cli.scheduling import apply_schedules, delete_schedule, list_schedules, preview_schedules
 from fanout.cli.serve import serve
 from fanout.cli.stacks import dev, stack
 from fanout.cli.steering import cancel, pause, resume, retry
@@ -45,12 +46,18 @@ COMMANDS: dict[str, Command] = {
     "doctor": doctor,
     "sweep": sweep,
     "purge": purge,
+    "schedule apply": apply_schedules,
+    "schedule list": list_schedules,
+    "schedule preview": preview_schedules,
+    "schedule delete": delete_schedule,
     "migrate": migrate,
     "serve": serve,
     "stack": stack,
     "dev": dev,
     "demo": demo,
 }
+GROUPS = {"schedule": "Schedules from a file: what a server has of them is brought to what the file declares."}
+"""Commands whose names have two words, by the first of these."""
 HELP = """Batches of work on Temporal and PostgreSQL: every item settles once, every batch closes.
 
 BATCH is a batch id, or HANDLER/KEY for that key's newest batch.
@@ -77,9 +84,14 @@ def build() -> typer.Typer:
         help=HELP,
     )
     app.callback()(_with_signature(_keep, ()))
-    for name, command in COMMANDS.items():
+    groups = {"": app}
+    for words, command in COMMANDS.items():
+        group, _, name = words.rpartition(" ")
+        if group not in groups:
+            groups[group] = typer.Typer(no_args_is_help=True, help=GROUPS[group], rich_markup_mode="markdown")
+            app.add_typer(groups[group], name=group)
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
-        app.command(name, help=inspect.getdoc(command))(_with_signature(_runner(command), own))
+        groups[group].command(name, help=inspect.getdoc(command))(_with_signature(_runner(command), own))
     return app
 
 

@@ -1,11 +1,8 @@
-"""Items from files: JSON Lines, CSV and file names. Each is read once, as it is asked for, in constant memory."""
+"""Items from files: JSON Lines and CSV. Each is read once, as it is asked for, in constant memory."""
 
 import csv
-import glob
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from fanout.client import Item
@@ -84,23 +81,3 @@ def _row(header: list[str], row: list[str], position: int, where: str) -> Item:
         raise InvalidItem(position, None, f"{where} has {len(row)} cells, the header {len(header)}")
     payload: dict[str, Any] = dict(zip(header, row, strict=True))
     return Item(payload, payload.pop("key", None))
-
-
-def match_files(pattern: str) -> list[Item]:
-    """One item for each file that the pattern matches, sorted: its absolute path is the key, and the payload's `path`.
-
-    `**` reaches into all folders below; folders themselves are left out. Raises InvalidRequest without any match.
-    """
-    found = glob.iglob(os.path.expanduser(pattern), recursive=True)
-    paths = sorted({os.path.abspath(path) for path in found if Path(path).is_file()})
-    if not paths:
-        raise InvalidRequest(f"--glob {shorten(pattern)!r} matches no file")
-    return [_file(position, path) for position, path in enumerate(paths)]
-
-
-def _file(position: int, path: str) -> Item:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise InvalidItem(position, None, f"the path {shorten(ascii(os.fsencode(path)))} is not UTF-8") from None
-    return Item({"path": path}, path)

@@ -8,14 +8,15 @@ import typer
 
 from fanout.cli.arguments import HandlerName, duration
 from fanout.cli.local import local_handlers
-from fanout.cli.queries import read_query
 from fanout.cli.session import Session
-from fanout.cli.sources import match_files, read_items
+from fanout.cli.sources import read_items
 from fanout.cli.views import describe_submit, status_view
 from fanout.cli.watch import end_code, follow
 from fanout.client import BatchHandle, FanoutClient, Items
 from fanout.client.dedup import Dedup
+from fanout.client.files import match_files
 from fanout.client.limits import Limits, failures_in
+from fanout.client.queries import read_query
 from fanout.client.submitting import FOREVER, SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
 from fanout.store import Query

@@ -11,6 +11,7 @@ from fanout.client.dedup import NAMES, Dedup
 from fanout.client.handle import BatchHandle
 from fanout.client.items import Items, key_fault
 from fanout.client.limits import Limits
+from fanout.client.schedules import Schedules
 from fanout.client.starting import Starter
 from fanout.client.status import Status
 from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
@@ -48,6 +49,7 @@ class FanoutClient:
         self.settings = settings
         self.handlers = handlers
         self.servers = servers
+        self.schedules = Schedules(temporal, settings.names)
 
     @classmethod
     @asynccontextmanager
@@ -186,9 +188,7 @@ class FanoutClient:
     @property
     def inquiry(self) -> Inquiry:
         """What `BatchHandle.why` asks."""
-        return Inquiry(
-            self.store, Witness(self.temporal, self.settings.names, self.starter.database_id), self.settings
-        )
+        return Inquiry(self.store, Witness(self.temporal, self.settings.names, self.starter.database_id), self.settings)
 
     async def workers(self) -> Sequence[WorkerRow]:
         """The workers whose lease is fresh."""

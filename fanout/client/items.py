@@ -8,7 +8,7 @@ from unicodedata import category
 from pydantic import BaseModel
 
 from fanout.encoding import UnstorableValue, encode
-from fanout.errors import InvalidItem, InvalidRequest, OversizedItem
+from fanout.errors import DuplicateItemKey, InvalidItem, InvalidRequest, OversizedItem
 from fanout.names import BATCH_KEY_BYTES, ITEM_KEY_BYTES
 from fanout.store import StoredItem
 
@@ -108,6 +108,18 @@ async def _each(items: Items) -> AsyncIterator[Any]:
     else:
         for item in items:
             yield item
+
+
+def check_items(items: Iterable[Item], limit: int) -> None:
+    """Raises InvalidItem or DuplicateItemKey for what a submit of these items would refuse."""
+    seen: dict[str, int] = {}
+    named: bool | None = None
+    for position, item in enumerate(items):
+        named = item.key is not None if named is None else named
+        key = _store(position, item, named, limit).key
+        if key in seen:
+            raise DuplicateItemKey(key, seen[key], position)
+        seen[key] = position
 
 
 def _store(position: int, item: Item, named: bool, limit: int) -> StoredItem:

@@ -43,18 +43,19 @@ class SubmitOptions:
     limits: Limits = NO_LIMITS
     on_close: str | None = None
     dedup: Dedup = FOREVER
+    by_key_alone: bool = False
+    """Whether whatever batch has the key is joined: our items are then not compared, and not even read."""
 
     def __post_init__(self) -> None:
-        _check_handler("a handler's name", self.handler)
+        check_handler(self.handler)
         if self.on_close is not None:
-            _check_handler("on_close, as every handler's name,", self.on_close)
+            check_handler(self.on_close, "on_close, as every handler's name,")
         if self.key is not None:
             check_key(self.key)
         if self.title is not None:
             check_words("a title", self.title, TITLE_CHARACTERS)
-        size = self.range_size
-        if size is not None and not (type(size) is int and 1 <= size <= RANGE_ITEMS):
-            raise InvalidRequest(f"range size {size!r} is not a number between 1 and {RANGE_ITEMS:,}")
+        if self.range_size is not None:
+            check_range_size(self.range_size)
         if self.origin not in ORIGINS:
             raise InvalidRequest(f"origin is {self.origin!r}; it is one of {', '.join(ORIGINS)}")
 
@@ -69,9 +70,16 @@ class SubmitOptions:
         return (self.handler,) if self.on_close is None else (self.handler, self.on_close)
 
 
-def _check_handler(what: str, name: object) -> None:
+def check_handler(name: object, what: str = "a handler's name") -> None:
+    """Raises InvalidRequest for what cannot be a handler's name."""
     if not isinstance(name, str) or not HANDLER_NAME.fullmatch(name):
         raise InvalidRequest(f"{what} matches {HANDLER_NAME.pattern}, {name!r} does not")
+
+
+def check_range_size(size: object) -> None:
+    """Raises InvalidRequest for what is no number of items that an activity may have."""
+    if not (type(size) is int and 1 <= size <= RANGE_ITEMS):
+        raise InvalidRequest(f"range size {size!r} is not a number between 1 and {RANGE_ITEMS:,}")
 
 
 def refuse_unknown(handlers: tuple[str, ...], known: set[str]) -> None:
@@ -169,6 +177,14 @@ async def _join(
     payload_limit: int,
     start_id: UUID | None,
 ) -> None:
+    if not options.by_key_alone:
+        await _compare(joins, options, key, holder, items, payload_limit)
+    await joins.add_duplicate(holder.id, options.origin, _outcome(holder), start_id)
+
+
+async def _compare(
+    joins: Joins, options: SubmitOptions, key: str, holder: Holder, items: Items, payload_limit: int
+) -> None:
     comparison = Comparison(joins, holder)
     async for chunk in chunks(items, payload_limit):
         await comparison.add(chunk)
@@ -177,7 +193,6 @@ async def _join(
     difference = comparison.difference()
     if difference is not None:
         raise KeyConflict(options.handler, key, holder.id, difference)
-    await joins.add_duplicate(holder.id, options.origin, _outcome(holder), start_id)
 
 
 async def check_batch(store: BatchStore, options: SubmitOptions, items: Items, payload_limit: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from fanout.client import Item
+from fanout.client.items import Item
 from fanout.encoding import UnstorableValue, decode
 from fanout.errors import InvalidItem
 from fanout.store import Column, Query

@@ -1,0 +1,129 @@
+"""A preview tells the times at which the server will fire, and what may surprise about them."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from fanout.client.clock_changes import clock_changes
+from fanout.client.schedule_preview import MARGIN, Preview
+from fanout.client.schedule_warnings import about_clock_change
+from fanout.errors import InvalidRequest
+from tests.schedules.support import changes, declared, on_server, server_ids, write
+from tests.support import Deployment
+from tests.test_cli import lines
+
+BERLIN = {"time_zone": "Europe/Berlin"}
+# Each with the codes of what is warned of; clock changes aside, which depend on the day on which this runs.
+ODD: list[tuple[dict[str, Any], set[str]]] = [
+    ({"cron": "30 2 * * *", **BERLIN}, set()),
+    ({"cron": "*/20 * * * *", **BERLIN}, set()),
+    ({"cron": "0 0 13 * 5"}, {"both_days"}),
+    ({"cron": "0 0 2 * * *"}, {"six_fields"}),
+    ({"cron": "30 0 0 2 * * *"}, set()),
+    ({"cron": "0 0 30 2 *"}, {"never"}),
+    ({"cron": "0 0 1 1 * 2001"}, {"never"}),
+    ({"cron": "0 0 29 2 *"}, set()),
+    ({"cron": "0 0 1 1 * 2090-2099/3"}, set()),
+    ({"cron": "@every 90m", **BERLIN}, {"every"}),
+    ({"cron": "0 12 * * 7", "time_zone": "Pacific/Chatham"}, set()),
+    ({"cron": "0 0 * * *", "time_zone": "America/Sao_Paulo"}, set()),
+    ({"interval": timedelta(hours=7)}, set()),
+    ({"cron": "*/10 * * * *", "jitter": timedelta(minutes=10)}, {"jitter"}),
+    ({"cron": "@daily", "jitter": timedelta(hours=1)}, set()),
+    ({"cron": "@daily", "key": "one"}, {"one_batch"}),
+    ({"cron": "@daily", "key": "one", "dedup": "open", "overlap": "terminate_other"}, {"terminate_other"}),
+]
+
+
+async def test_a_preview_agrees_with_the_server_and_leaves_nothing_behind(fanout: Deployment) -> None:
+    for facts, codes in ODD:
+        schedule = declared(**facts)
+        preview = await fanout.client.schedules.preview(schedule, 10)
+        await changes(fanout, declared(**{**facts, "jitter": timedelta(0)}))
+        assert list(preview.times) == (await on_server(fanout)).info.next_action_times[:10], facts
+        assert {each.code for each in preview.warnings} - {"clock_change"} == codes, facts
+    await fanout.client.schedules.delete("nightly")
+    assert {name for name in await server_ids(fanout) if "preview" in name} == set()
+    for count in (0, 1_001):
+        with pytest.raises(InvalidRequest, match=f"count {count} "):
+            await fanout.client.schedules.preview(declared(), count)
+    assert len((await fanout.client.schedules.preview(declared(cron="* * * * *"), 900)).times) == 900
+
+
+def clock_warnings(preview: Preview) -> list[str]:
+    return [each.detail for each in preview.warnings if each.code == "clock_change"]
+
+
+async def test_a_preview_tells_of_starts_that_a_clock_change_takes_away(fanout: Deployment) -> None:
+    spring, autumn = sorted(clock_changes(ZoneInfo("Europe/Berlin"), NOW, NOW + timedelta(days=366)), key=not_forward)
+    at_night = await fanout.client.schedules.preview(declared(cron="30 2 * * *", **BERLIN))
+    [told] = clock_warnings(at_night)
+    day = f"{spring.before:%Y-%m-%d}"
+    assert told == f"on {day} the clock is put forward from 02:00 to 03:00: no start at 02:30, so none on that day"
+    [told] = clock_warnings(await fanout.client.schedules.preview(declared(cron="30 */2 * * *", **BERLIN)))
+    assert told.endswith("no start at 02:30")
+    often = clock_warnings(await fanout.client.schedules.preview(declared(cron="*/20 * * * *", **BERLIN)))
+    # The server leaves starts out after the first that falls into the hour that comes twice.
+    assert [told.partition(" at ")[0] for told in often] == [
+        f"on {autumn.before:%Y-%m-%d} the clock is put back from 03:00 to 02:00: no start"
+    ]
+    for quiet in ({"cron": "30 2 * * *"}, {"cron": "0 12 * * *", **BERLIN}, {"interval": timedelta(hours=1), **BERLIN}):
+        assert clock_warnings(await fanout.client.schedules.preview(declared(**quiet))) == []
+
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def not_forward(change: Any) -> bool:
+    return not change.forward
+
+
+@pytest.mark.parametrize(
+    ("zone", "earlier", "later", "hours"),
+    [
+        ("Europe/Berlin", "02:00", "03:00", 1),
+        ("America/New_York", "02:00", "03:00", 1),
+        ("Australia/Lord_Howe", "02:00", "02:30", 0.5),
+        ("Pacific/Chatham", "02:45", "03:45", 1),
+    ],
+)
+def test_clock_changes_are_found_to_the_second(zone: str, earlier: str, later: str, hours: float) -> None:
+    forward = [each for each in clock_changes(ZoneInfo(zone), NOW, NOW + timedelta(days=366)) if each.forward]
+    [change] = forward
+    assert (f"{change.earlier:%H:%M}", f"{change.later:%H:%M}") == (earlier, later)
+    assert change.after - change.before == timedelta(hours=hours)
+    assert change.at.astimezone(change.zone).replace(tzinfo=None) == change.after
+
+
+def test_a_zone_without_clock_changes_has_none() -> None:
+    for zone in ("UTC", "Asia/Tokyo"):
+        assert list(clock_changes(ZoneInfo(zone), NOW, NOW + timedelta(days=800))) == []
+
+
+def test_two_starts_at_one_reading_of_the_clock_are_told() -> None:
+    """No server of this version makes them; another one may."""
+    changes = clock_changes(ZoneInfo("Europe/Berlin"), NOW, NOW + timedelta(days=366))
+    [autumn] = [each for each in changes if not each.forward]
+    reading = autumn.earlier + timedelta(minutes=30)
+    [warned] = about_clock_change(autumn, [reading], [reading, reading], [reading])
+    assert "put back from 03:00 to 02:00: two starts at 02:30" in warned.detail
+    assert timedelta(hours=2) < MARGIN
+
+
+async def test_the_command_line_previews_a_file_and_applies_nothing(fanout: Deployment, tmp_path: Path) -> None:
+    schedule = "handler = 'test.echo'\ntime_zone = 'Asia/Tokyo'\nitems = []\n"
+    text = f"[schedules.a]\ncron = '0 0 30 2 *'\n{schedule}[schedules.b]\ncron = '0 9 * * *'\n{schedule}"
+    file = write(tmp_path, text)
+    never, daily = lines(fanout.run("schedule", "preview", file, "--count", "3", "--json"))
+    assert (never["schedule_id"], never["times"], [each["code"] for each in never["warnings"]]) == ("a", [], ["never"])
+    assert (daily["time_zone"], len(daily["times"]), daily["warnings"]) == ("Asia/Tokyo", 3, [])
+    for each in daily["times"]:
+        assert (each["local"][10:], each["utc"][10:]) == ("T09:00:00+09:00", "T00:00:00Z"), json.dumps(each)
+    shown = (await asyncio.to_thread(fanout.run, "schedule", "preview", file)).stdout
+    assert ("warning: no such time comes" in shown, shown.count("09:00:00 +0900")) == (True, 5)
+    assert await server_ids(fanout) == set()
