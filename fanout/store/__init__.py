@@ -4,6 +4,7 @@ from fanout.store.batches import BatchStore, Reopened
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
 from fanout.store.joins import Joins
+from fanout.store.news import OnChange, nobody
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.query import Column, Query
 from fanout.store.rows import (
@@ -15,6 +16,7 @@ from fanout.store.rows import (
     Holder,
     ItemRow,
     NewBatch,
+    Position,
     Remainder,
     ResultRow,
     Stamp,
@@ -28,6 +30,7 @@ from fanout.store.rows import (
 from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrate, script
 from fanout.store.submission import Submission, check_place
 from fanout.store.sweeps import FIRST, LastSweep, QuietBatch, Standstill, SweepStore
+from fanout.store.ticks import Ear, Ticks, listening
 from fanout.store.work import WorkStore
 
 __all__ = [
@@ -45,13 +48,16 @@ __all__ = [
     "Completion",
     "Connection",
     "Duplicate",
+    "Ear",
     "Effects",
     "Holder",
     "ItemRow",
     "Joins",
     "LastSweep",
     "NewBatch",
+    "OnChange",
     "Pool",
+    "Position",
     "Query",
     "QuietBatch",
     "Remainder",
@@ -62,6 +68,7 @@ __all__ = [
     "StoredItem",
     "Submission",
     "SweepStore",
+    "Ticks",
     "Verdict",
     "Violation",
     "WholeBatch",
@@ -71,6 +78,8 @@ __all__ = [
     "check_place",
     "check_schema",
     "connect_pool",
+    "listening",
     "migrate",
+    "nobody",
     "script",
 ]

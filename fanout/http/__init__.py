@@ -1,0 +1,1 @@
+"""Fanout over HTTP."""
