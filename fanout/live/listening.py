@@ -12,6 +12,7 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 30.0
 PROBE_SECONDS = 5.0
 HEAR_SECONDS = 2.0
+SEND_SECONDS = 3.0
 
 log = logging.getLogger("fanout.live")
 
@@ -37,17 +38,24 @@ class Listening:
         """Listens until it is cancelled."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            try:
-                async with listening(self._url, self._heard) as ear:
-                    await self._probe(ear)
-                    pause = FIRST_PAUSE_SECONDS
-                    self._on_hearing()
-                    await self._stay(ear)
-            except Exception as error:
-                # Also a wrong address or password: readers look by themselves for as long as it lasts.
-                self._on_loss(error)
+            if await self._listen():
+                pause = FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
+
+    async def _listen(self) -> bool:
+        """Listens until the connection is lost; says whether it heard anything before."""
+        hears = False
+        try:
+            async with listening(self._url, self._heard) as ear:
+                await self._probe(ear)
+                hears = True
+                self._on_hearing()
+                await self._stay(ear)
+        except Exception as error:
+            # Also a wrong address or password: readers look by themselves for as long as it lasts.
+            self._on_loss(str(error) or type(error).__name__, hears)
+        return hears
 
     async def _stay(self, ear: Ear) -> None:
         while True:
@@ -62,7 +70,7 @@ class Listening:
         """By another connection: a pooler would hand us our own word back on the one that said it."""
         word = uuid4().hex
         ear.expect(word)
-        await self._ticks.send_probe(word)
+        await asyncio.wait_for(self._ticks.send_probe(word), SEND_SECONDS)
         if not await ear.answered(HEAR_SECONDS):
             raise Silence("nothing was heard")
 
@@ -73,11 +81,14 @@ class Listening:
         # What was said meanwhile was not heard.
         self._restored()
 
-    def _on_loss(self, error: Exception) -> None:
+    def _on_loss(self, cause: str, heard: bool) -> None:
+        if heard:
+            log.info("the LISTEN connection was lost (%s); listening again", cause)
+            return
         if not self.degraded:
             log.warning(
                 "LISTEN does not work (%s): live progress comes every few seconds. Behind a transaction pooler set "
                 "FANOUT_LISTEN_URL to the database's own address",
-                str(error) or type(error).__name__,
+                cause,
             )
         self.degraded = True

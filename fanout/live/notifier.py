@@ -36,6 +36,11 @@ class Notifier:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
+    @property
+    def waiting(self) -> int:
+        """How many batches still have to be told of."""
+        return len(self._changed)
+
     async def close(self) -> None:
         """Sends what is left, within a second, and ends."""
         if self._task is None:

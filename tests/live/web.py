@@ -65,14 +65,15 @@ class Ears:
     """A reader that comes back with its last id, as a browser does."""
 
     url: str
-    last_event_id: str | None = None
+    last_event_id: str | bytes | None = None
     heard: list[Heard] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     comments: int = 0
 
     async def listen(self, http: httpx.AsyncClient) -> AsyncIterator[Heard]:
         """One request: its messages until the server ends them."""
-        headers = {} if self.last_event_id is None else {"Last-Event-ID": self.last_event_id}
+        given = self.last_event_id.encode() if isinstance(self.last_event_id, str) else self.last_event_id
+        headers = {} if given is None else {b"Last-Event-ID": given}
         async with http.stream("GET", self.url, headers=headers) as response:
             self.answers.append(response.status_code)
             self.headers = response.headers
@@ -103,6 +104,6 @@ class Ears:
             return [message async for message in self.listen(http)]
 
 
-def reader(address: str, batch_id: UUID, last_event_id: str | None = None) -> Ears:
+def reader(address: str, batch_id: UUID, last_event_id: str | bytes | None = None) -> Ears:
     """A reader of one batch."""
     return Ears(f"{address}/batches/{batch_id}/events", last_event_id)
