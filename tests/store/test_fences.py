@@ -1,13 +1,25 @@
 """What a stale attempt finds is not recorded, and a lost answer is found again: each statement by itself."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 
 from fanout.states import ItemStatus
-from fanout.store import ClaimedItem
-from tests.store.support import LONG_GRACE, NO_GRACE, Actor, actors, add_batch, completions, failures, kinds, statuses
+from fanout.store import ClaimedItem, SweepStore
+from tests.store.support import (
+    LONG_GRACE,
+    NO_GRACE,
+    STALE_AFTER,
+    Actor,
+    actors,
+    add_batch,
+    completions,
+    failures,
+    kinds,
+    statuses,
+)
 
 Settle = Callable[[Actor, UUID, Sequence[ClaimedItem]], Awaitable[set[int]]]
 SETTLES: dict[str, Settle] = {
