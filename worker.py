@@ -43,7 +43,7 @@ from fanout.handlers.builtin import builtin_handlers
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import EXAMPLE_HANDLERS, Settings, hide_password
-from fanout.store import OUTAGE, BatchStore, Pool, SweepStore, WorkerFacts, connect_pool
+from fanout.store import OUTAGE, BatchStore, Pool, WorkerFacts, connect_pool
 from workflows.batch import Batch
 from workflows.shard import Shard
 from workflows.sweeper import Sweeper, SweepTick
@@ -142,10 +142,10 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
     temporal, engine, pool = await connect(settings, servers, identity, handlers, points)
     try:
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
-        store = BatchStore(pool, stale_after, points)
+        store = BatchStore(pool, stale_after, points, engine.notifier.note)
         chosen_by = servers.temporal_chosen_by
         starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
-        sweeping = Sweeping(SweepStore(pool, stale_after), store, temporal, starter, engine.database_id, settings)
+        sweeping = Sweeping(store.sweeps, store, temporal, starter, engine.database_id, settings)
         sources = Sources(servers.database_url, servers.database_chosen_by)
         activities = short_activities(settings, engine, store, starter, sweeping, sources)
         batches = make_batch_worker(temporal, settings, identity, activities)

@@ -6,6 +6,7 @@
 | `slow` | 500 items of a second, 50 at once, against the ten seconds that they need | 1.5 times |
 | `recovery` | 2,000 items of 5 ms, the only worker killed half-way, from the restart to the close | 15 s |
 | `million` | a million items that do nothing: memory of worker and submitter, lengths of histories | see there |
+| `live` | 20,000 items that do nothing with 50 readers of their progress, against none; delay and memory | a half |
 
-All four are in the default set: `million` takes about two minutes on two cores.
+All five are in the default set: `million` takes about two minutes on two cores.
 """

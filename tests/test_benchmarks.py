@@ -30,4 +30,4 @@ def test_a_benchmark_prints_one_line_of_json_and_nothing_else() -> None:
 def test_an_unknown_benchmark_is_refused() -> None:
     ended = run("fastest")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "there are noop, slow, recovery, million" in ended.stderr
+    assert "there are noop, slow, recovery, million, live" in ended.stderr

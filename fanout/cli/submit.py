@@ -103,7 +103,7 @@ async def submit(
         batch = await client.submit_with(options, found, allow_unknown=True)
         session.goes_on = batch.batch_id
         _tell(session, await _answer(batch))
-        return await _wait(session, client, batch) if wait else None
+        return await _wait(session, batch) if wait else None
 
 
 def _source(
@@ -179,8 +179,8 @@ def _tell(session: Session, answer: dict[str, Any]) -> None:
         session.output.show(describe_submit(answer))
 
 
-async def _wait(session: Session, client: FanoutClient, batch: BatchHandle) -> int:
-    status = await follow(session, client, batch, say=session.output.note)
+async def _wait(session: Session, batch: BatchHandle) -> int:
+    status = await follow(session, batch, say=session.output.note)
     if session.output.as_json:
         session.output.emit(status.model_dump())
     else:

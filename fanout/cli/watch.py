@@ -11,6 +11,7 @@ from fanout.cli.running import DONE, NOT_COMPLETED
 from fanout.cli.session import Session
 from fanout.cli.views import status_view
 from fanout.client import BatchHandle, FanoutClient, Status
+from fanout.live import Message
 from fanout.states import BatchStatus
 from fanout.store import OUTAGE
 
@@ -30,7 +31,7 @@ async def watch(session: Session, batch: BatchReference) -> int:
         session.goes_on = found.batch_id
         if output.as_json:
             return end_code(await _emit_changes(session, found))
-        status = await follow(session, client, found, say=lambda line: output.show(line))
+        status = await follow(session, found, say=lambda line: output.show(line))
         output.show(status_view(status))
         return end_code(status)
 
@@ -40,12 +41,35 @@ def end_code(status: Status) -> int:
     return DONE if status.status is BatchStatus.COMPLETED else NOT_COMPLETED
 
 
-async def follow(session: Session, client: FanoutClient, batch: BatchHandle, say: Callable[[str], None]) -> Status:
+async def follow(session: Session, batch: BatchHandle, say: Callable[[str], None]) -> Status:
     """Shows progress until the batch is closed, and answers how it did: a board on a terminal, else lines by `say`."""
+    last = None
     with progress_view(session.output.notes, say) as view:
-        async for status in polls(batch):
-            view.update(status, await new_failures(client, batch, view))
-    return status
+        async for message in messages(batch):
+            last = message.status or last
+            if last is not None:
+                view.update(last, _failures(message))
+    assert last is not None
+    return last
+
+
+async def messages(batch: BatchHandle) -> AsyncIterator[Message]:
+    """All that has happened, and what happens until a status says that the batch is closed.
+
+    Outlives an outage of the database.
+    """
+    after = 0
+    closed = False
+    while not closed:
+        # Of a batch that was reopened meanwhile the stream ends all the same: it goes on behind its last message.
+        async for message in batch.events(after, patience=PATIENCE_SECONDS):
+            after = message.id or after
+            closed = message.status.closed if message.status else closed
+            yield message
+
+
+def _failures(message: Message) -> list[dict[str, Any]]:
+    return [message.data] if message.data.get("kind") == "failed" else []
 
 
 async def polls(batch: BatchHandle, every: float = POLL_SECONDS) -> AsyncIterator[Status]:
@@ -81,9 +105,9 @@ async def _read(batch: BatchHandle) -> Status:
 
 async def _emit_changes(session: Session, batch: BatchHandle) -> Status:
     last = None
-    async for status in polls(batch):
-        if status != last:
-            session.output.emit(status.model_dump())
-        last = status
+    async for message in messages(batch):
+        if message.status is not None and message.status != last:
+            session.output.emit(message.status.model_dump())
+            last = message.status
     assert last is not None
     return last

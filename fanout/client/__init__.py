@@ -7,9 +7,9 @@ from fanout.client.schedule import Schedule
 from fanout.client.schedule_files import read_schedules
 from fanout.client.schedules import Change, Schedules
 from fanout.client.starting import SEARCH_ATTRIBUTES, register_search_attributes
-from fanout.client.status import Status
 from fanout.client.submitting import SubmitOutcome
 from fanout.client.why import Reason, Why
+from fanout.status import Status
 from fanout.store import Duplicate
 
 __all__ = [

@@ -6,6 +6,7 @@ from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
 from fanout.store.health import ClockWitness, HealthStore, ServerFacts, StaleClaim, StoppedBatch, Surge
 from fanout.store.joins import Joins
+from fanout.store.news import OnChange, nobody
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.purges import PurgeStore
 from fanout.store.query import Column, Query
@@ -18,6 +19,7 @@ from fanout.store.rows import (
     Holder,
     ItemRow,
     NewBatch,
+    Position,
     Remainder,
     ResultRow,
     Stamp,
@@ -32,6 +34,7 @@ from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrat
 from fanout.store.standings import Crew, ItemStanding, Standing, StandingStore
 from fanout.store.submission import Submission, check_place
 from fanout.store.sweeps import FIRST, LastSweep, QuietBatch, Standstill, SweepStore
+from fanout.store.ticks import Ear, Ticks, listening
 from fanout.store.work import WorkStore
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "Connection",
     "Crew",
     "Duplicate",
+    "Ear",
     "Effects",
     "FailureGroup",
     "HealthStore",
@@ -61,8 +65,10 @@ __all__ = [
     "Joins",
     "LastSweep",
     "NewBatch",
+    "OnChange",
     "PageRow",
     "Pool",
+    "Position",
     "PurgeStore",
     "Query",
     "QuietBatch",
@@ -81,6 +87,7 @@ __all__ = [
     "Submission",
     "Surge",
     "SweepStore",
+    "Ticks",
     "Verdict",
     "Violation",
     "Wanted",
@@ -91,7 +98,9 @@ __all__ = [
     "check_place",
     "check_schema",
     "connect_pool",
+    "listening",
     "migrate",
+    "nobody",
     "script",
     "step",
 ]
