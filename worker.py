@@ -7,13 +7,12 @@ import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 if __name__ == "__main__":
@@ -39,6 +38,7 @@ from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, MissingEx
 from fanout.exits import leave
 from fanout.handlers import Handlers, load_handlers
 from fanout.handlers.builtin import builtin_handlers
+from fanout.logs import LogFormat, LogLevel, LogSetup
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import EXAMPLE_HANDLERS, Settings, hide_password
@@ -75,6 +75,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--grace", type=float, metavar="SECONDS", help="time for running items at SIGTERM (default: 30)"
     )
+    parser.add_argument("--log-level", choices=get_args(LogLevel), default="info", help="what is logged to stderr")
+    parser.add_argument("--log-format", choices=get_args(LogFormat), default="text", help="how it is logged")
     return parser.parse_args(arguments)
 
 
@@ -141,7 +143,7 @@ def build() -> str:
         return "source"
 
 
-async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> int:
+async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers, logs: LogSetup) -> int:
     """Works until a signal, then drains; 0 when everything was given back, else 1."""
     stop, hurry = signals()
     points = FaultPoints.armed(settings.fault_points)
@@ -158,7 +160,7 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
         ranges = make_range_worker(temporal, settings, identity, engine)
         async with batches, ranges, SweepSchedule(temporal, settings, engine.database_id).kept():
             log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
-            print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
+            logs.say(f"worker {identity} is ready: {', '.join(sorted(handlers))}")
             await stop.wait()
             log.info("draining: running items have %g s", settings.grace_seconds)
             # First of all no more ranges: one that came now would be given back, scheduled anew, and might come again.
@@ -248,7 +250,8 @@ def signals() -> tuple[asyncio.Event, asyncio.Event]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a worker; the exit codes are: 0 drained, 1 not all given back, 2 bad module or setting, 3 no server."""
     options = parse(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs = LogSetup(options.log_level, options.log_format)
+    logs.apply()
     identity = options.identity or f"{os.getpid()}@{socket.gethostname()}"
     try:
         check_words("--identity", identity, IDENTITY_CHARACTERS)
@@ -256,15 +259,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ExitStack() as held:
             stack = held.enter_context(join(settings))
             servers = choose_servers(settings, stack)
-            print(*servers.lines, sep="\n", file=sys.stderr)
+            logs.say(*servers.lines)
             handlers = load_handlers(modules_for(settings, stack, servers)).plus(builtin_handlers(settings))
             spare_the_collector()
-            return asyncio.run(run(settings, servers, identity, handlers))
+            return asyncio.run(run(settings, servers, identity, handlers, logs))
     except (InvalidRequest, MissingExtra) as error:
-        print(f"worker.py: {error}", file=sys.stderr)
+        logs.say(f"worker.py: {error}")
         return 2
     except FanoutError as error:
-        print(f"worker.py: {error}", file=sys.stderr)
+        logs.say(f"worker.py: {error}")
         return 3
 
 

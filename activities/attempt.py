@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from activities.breakers import COUNTED
@@ -21,6 +21,7 @@ from fanout.contracts import CANCEL_GRACE, RangeEnd, RangeInput, RangeOutcome, S
 from fanout.handlers import Context, Handler, Outcome, lost_too_often
 from fanout.handlers.outcomes import LOST_LIMIT, SUSPECT_DEATHS
 from fanout.handlers.runner import Runner, Work
+from fanout.logs import about
 from fanout.states import BatchStatus
 from fanout.store import OUTAGE, ClaimedItem, Completion, Remainder, Verdict
 
@@ -157,11 +158,17 @@ class Attempt:
         self._busy_seconds += work.seconds
         self._news.set()
 
-    def on_written(self, row: Completion | Verdict, settles: bool, recorded: bool) -> None:
+    def log_fields(self, item: ClaimedItem) -> dict[str, Any]:
+        """The fields of a line about one of its items."""
+        work, attempt = self._work, item.attempts + 1
+        fields = {"handler": work.handler, "key": work.key, "item_key": item.key, "seq": item.seq, "attempt": attempt}
+        return about(work.batch_id, **fields)
+
+    def on_written(self, item: ClaimedItem, row: Completion | Verdict, settles: bool, recorded: bool) -> None:
         """A row's end was written, or refused because another claim has the row."""
         self._unwritten -= 1
         if not recorded:
-            log.warning("batch %s seq %d: a stale claim was refused", self.batch_id, row.seq)
+            log.warning("a stale claim was refused", extra=self.log_fields(item))
         elif isinstance(row, Completion):
             self.completed += 1
         elif settles:

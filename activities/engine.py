@@ -160,7 +160,7 @@ class Engine:
 
     def _on_written(self, entry: Entry, recorded: bool) -> None:
         self.let_go(entry.row.claim_id)
-        entry.token.attempt.on_written(entry.row, entry.settles, recorded)
+        entry.token.attempt.on_written(entry.token.item, entry.row, entry.settles, recorded)
 
     def let_go(self, claim_id: UUID) -> None:
         """One row of the claim is out of this worker's hands."""
@@ -198,7 +198,8 @@ class Engine:
         who = "a task that a handler started" if blockage.work is None else f"handler {blockage.work.handler.name}"
         state = "was blocked" if blockage.over else "is blocked"
         text = "the handlers' loop %s for %.1f s by %s, %s: other coroutines of this worker stand still"
-        log.warning(text, state, blockage.seconds, who, blockage.place)
+        fields = None if blockage.work is None else blockage.work.context.log_fields
+        log.warning(text, state, blockage.seconds, who, blockage.place, extra=fields)
         if blockage.work is not None and not blockage.over:
             task = asyncio.create_task(self._tell_blocked(blockage.work.owner, blockage.seconds))
             self._telling.add(task)

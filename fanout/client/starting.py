@@ -25,6 +25,7 @@ from fanout.contracts import (
     BatchWorkflow,
 )
 from fanout.errors import ServerUnreachable
+from fanout.logs import about
 from fanout.names import CHANGED_SIGNAL, Names
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.store import BatchRow
@@ -135,5 +136,6 @@ class Starter:
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
-            log.warning("batch %s: its workflow was not told of the cancel: %s", batch.id, error.status.name)
+            fields = about(batch.id, handler=batch.handler, key=batch.key)
+            log.warning("the workflow was not told of the cancel: %s", error.status.name, extra=fields)
         return True

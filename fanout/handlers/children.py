@@ -28,6 +28,7 @@ from fanout.handlers.context import Cancellation, Context
 from fanout.handlers.outcomes import Ending, Outcome, describe
 from fanout.handlers.registry import BrokenModule, Handlers, load_handlers
 from fanout.handlers.transactions import Settlement
+from fanout.logs import LogSetup
 from fanout.settings import Settings
 from fanout.store import Effects
 
@@ -71,7 +72,7 @@ class Children:
                 max_workers=self._size,
                 context=get_context("spawn"),
                 initializer=_initialize,
-                initargs=(self._modules, os.getpid(), [path for path in sys.path if path], self._database_url),
+                initargs=(self._modules, os.getpid(), _path(), self._database_url, LogSetup.of_this_process()),
             )
         future: Future[Outcome] = self._pool.schedule(_call, args=(name, payload, facts, file, limit))
         return future
@@ -80,6 +81,10 @@ class Children:
         """Kills every child."""
         if self._pool is not None:
             _end(self._pool)
+
+
+def _path() -> list[str]:
+    return [path for path in sys.path if path]
 
 
 def _end(pool: Any) -> None:
@@ -146,13 +151,17 @@ def _memory_limit(limit: int | None) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def _initialize(modules: tuple[str, ...], parent: int, path: list[str], database_url: str | None) -> None:
+def _initialize(
+    modules: tuple[str, ...], parent: int, path: list[str], database_url: str | None, logs: LogSetup | None
+) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _let_no_death_look_like_an_end()
     sys.path[:] = path
+    if logs is not None:
+        logs.apply()
     try:
         _made.append(_Child(modules, database_url))
     except BrokenModule as error:
