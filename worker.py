@@ -29,7 +29,7 @@ from activities.engine import Engine
 from activities.ranges import RangeActivities
 from activities.submits import SubmitActivities
 from activities.sweeping import SweepActivities
-from fanout.client.items import check_words
+from fanout.client.items import check_line
 from fanout.client.starting import Starter
 from fanout.client.sweep_schedule import SweepSchedule
 from fanout.client.sweeping import Sweeping
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.apply()
     identity = options.identity or f"{os.getpid()}@{socket.gethostname()}"
     try:
-        check_words("--identity", identity, IDENTITY_CHARACTERS)
+        check_line("--identity", identity, IDENTITY_CHARACTERS)
         settings = settings_from(options)
         with ExitStack() as held:
             stack = held.enter_context(join(settings))

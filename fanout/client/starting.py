@@ -26,6 +26,7 @@ from fanout.contracts import (
 )
 from fanout.errors import ServerUnreachable
 from fanout.logs import about
+from fanout.markdown import code, summary
 from fanout.names import CHANGED_SIGNAL, Names
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.store import BatchRow
@@ -57,6 +58,13 @@ async def register_search_attributes(temporal: Client) -> None:
 
 def _lost_answer() -> RPCError:
     return RPCError("the answer was lost at a fault point", RPCStatusCode.UNAVAILABLE, b"")
+
+
+def _details(batch: BatchRow) -> str:
+    """What the Web UI shows of a batch for good."""
+    facts = {"title": batch.title, "handler": batch.handler, "key": batch.key, "batch": str(batch.id)}
+    lines = [f"- {name}: {code(value)}" for name, value in facts.items() if value is not None]
+    return "\n".join([*lines, f"- items: {batch.total:,}"])
 
 
 class Starter:
@@ -109,8 +117,8 @@ class Starter:
             id_conflict_policy=WorkflowIDConflictPolicy.UNSPECIFIED,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             start_signal=CHANGED_SIGNAL,
-            static_summary=(batch.title or f"{batch.handler} {batch.key}")[:150],
-            static_details=f"batch {batch.id}: {batch.total:,} items for {batch.handler}",
+            static_summary=summary(batch.title or f"{batch.handler} {batch.key}"),
+            static_details=_details(batch),
             search_attributes=self._attributes(batch) if self._searchable else TypedSearchAttributes.empty,
             task_timeout=self._task_timeout,
             rpc_timeout=START_SECONDS,

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from fanout.client.comparing import Comparison
 from fanout.client.dedup import Dedup
-from fanout.client.items import Items, check_key, check_words, chunks
+from fanout.client.items import Items, check_key, check_line, chunks
 from fanout.client.limits import Limits
 from fanout.contracts import RANGE_ITEMS
 from fanout.encoding import Fingerprint
@@ -52,7 +52,7 @@ class SubmitOptions:
         if self.key is not None:
             check_key(self.key)
         if self.title is not None:
-            check_words("a title", self.title, TITLE_CHARACTERS)
+            check_line("a title", self.title, TITLE_CHARACTERS)
         size = self.range_size
         if size is not None and not (type(size) is int and 1 <= size <= RANGE_ITEMS):
             raise InvalidRequest(f"range size {size!r} is not a number between 1 and {RANGE_ITEMS:,}")
