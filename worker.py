@@ -39,6 +39,7 @@ from fanout.exits import leave
 from fanout.handlers import Handlers, load_handlers
 from fanout.handlers.builtin import builtin_handlers
 from fanout.logs import LogFormat, LogLevel, LogSetup
+from fanout.metrics import DatabaseGauges, Observation
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import EXAMPLE_HANDLERS, Settings, hide_password
@@ -98,13 +99,18 @@ def modules_for(settings: Settings, stack: Stack | None, servers: Servers) -> tu
 
 
 async def connect(
-    settings: Settings, servers: Servers, identity: str, handlers: Handlers, points: FaultPoints | None
+    settings: Settings,
+    servers: Servers,
+    identity: str,
+    handlers: Handlers,
+    points: FaultPoints | None,
+    observation: Observation,
 ) -> tuple[Client, Engine, Pool]:
     """Waits up to a minute for both servers; raises what the last try raised."""
     give_up = time.monotonic() + START_SECONDS
     while True:
         try:
-            return await try_to_connect(settings, servers, identity, handlers, points)
+            return await try_to_connect(settings, servers, identity, handlers, points, observation)
         except ServerUnreachable as error:
             if time.monotonic() > give_up:
                 raise
@@ -113,10 +119,15 @@ async def connect(
 
 
 async def try_to_connect(
-    settings: Settings, servers: Servers, identity: str, handlers: Handlers, points: FaultPoints | None
+    settings: Settings,
+    servers: Servers,
+    identity: str,
+    handlers: Handlers,
+    points: FaultPoints | None,
+    observation: Observation,
 ) -> tuple[Client, Engine, Pool]:
     """One try at everything that a worker needs; raises ServerUnreachable, also for a server that is lost meanwhile."""
-    temporal = await servers.connect_temporal()
+    temporal = await servers.connect_temporal(runtime=observation.runtime)
     worker = WorkerFacts(
         id=uuid4(),
         identity=identity,
@@ -126,7 +137,7 @@ async def try_to_connect(
     )
     pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
     try:
-        return temporal, await Engine.start(settings, worker, handlers, points), pool
+        return temporal, await Engine.start(settings, worker, handlers, points, observation.meters), pool
     except BaseException as error:
         pool.terminate()
         if isinstance(error, OUTAGE):
@@ -145,23 +156,42 @@ def build() -> str:
 
 async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers, logs: LogSetup) -> int:
     """Works until a signal, then drains; 0 when everything was given back, else 1."""
+    observation = Observation(settings)
+    async with observation.served():
+        return await work(settings, servers, identity, handlers, logs, observation)
+
+
+async def work(
+    settings: Settings,
+    servers: Servers,
+    identity: str,
+    handlers: Handlers,
+    logs: LogSetup,
+    observation: Observation,
+) -> int:
+    """Connects, works and drains."""
     stop, hurry = signals()
+    vitals = observation.vitals
     points = FaultPoints.armed(settings.fault_points)
     settings = settings.with_values({"database_url": SecretStr(servers.database_url)})
-    temporal, engine, pool = await connect(settings, servers, identity, handlers, points)
+    temporal, engine, pool = await connect(settings, servers, identity, handlers, points, observation)
     try:
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
         store = BatchStore(pool, stale_after, points)
         chosen_by = servers.temporal_chosen_by
         starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
-        sweeping = Sweeping(SweepStore(pool, stale_after), store, temporal, starter, engine.database_id, settings)
+        sweeps, meters = SweepStore(pool, stale_after), observation.meters
+        sweeping = Sweeping(sweeps, store, temporal, starter, engine.database_id, settings, meters)
         activities = short_activities(settings, engine, store, starter, sweeping)
         batches = make_batch_worker(temporal, settings, identity, activities)
         ranges = make_range_worker(temporal, settings, identity, engine)
+        observation.gauges = DatabaseGauges(store.gauges)
         async with batches, ranges, SweepSchedule(temporal, settings, engine.database_id).kept():
             log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
+            vitals.works(temporal, lambda: engine.lease_is_fresh, lambda: batches.is_running and ranges.is_running)
             logs.say(f"worker {identity} is ready: {', '.join(sorted(handlers))}")
             await stop.wait()
+            vitals.draining = True
             log.info("draining: running items have %g s", settings.grace_seconds)
             # First of all no more ranges: one that came now would be given back, scheduled anew, and might come again.
             await asyncio.gather(ranges.shutdown(), engine.drain(hurry))
@@ -190,7 +220,9 @@ def short_activities(
 ) -> list[Callable[..., Any]]:
     """What workflows run as local activities."""
     batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
-    submits = SubmitActivities(store, settings.names, starter, settings.max_payload_bytes, engine.handler_names)
+    submits = SubmitActivities(
+        store, settings.names, starter, settings.max_payload_bytes, engine.handler_names, engine.meters
+    )
     return [*batches.all, *submits.all, *SweepActivities(sweeping, engine.database_id).all]
 
 

@@ -59,6 +59,7 @@ class Attempt:
 
     def __init__(self, engine: "Engine", runner: Runner[Token], work: RangeInput, handler: Handler) -> None:
         self.batch_id = work.batch_id
+        self.handler_name = work.handler
         self.completed = self.failed = self.cancelled = 0
         self._engine = engine
         self._runner = runner
@@ -307,12 +308,12 @@ class Attempt:
         claim_id = uuid4()
         span = (self._position, min(self._work.span.hi, self._position + 2 * rows))
         # Before the statement: until its rows are known, no other attempt of this worker may take them for lost.
-        self._engine.hold(claim_id, 1)
+        self._engine.claims.hold(claim_id, 1, self.handler_name)
         try:
             claim = await self._rows.claim(claim_id, span, rows, probe)
-            self._engine.hold(claim_id, len(claim.items))
+            self._engine.claims.hold(claim_id, len(claim.items), self.handler_name)
         finally:
-            self._engine.let_go(claim_id)
+            self._engine.claims.let_go(claim_id)
         items = claim.items
         self._unwritten += len(items)
         if not claim.current:
@@ -355,11 +356,11 @@ class Attempt:
     async def _recover(self, remainder: Remainder) -> None:
         """Gives back rows that a claim of this worker took and nobody here knows of: its answer was lost for good."""
         for claim_id in remainder.own_claims:
-            if self._engine.holds(claim_id):
+            if self._engine.claims.holds(claim_id):
                 continue
             with suppress(*OUTAGE):
                 for item in await self._rows.of_claim(claim_id):
-                    self._engine.hold(claim_id, 1)
+                    self._engine.claims.hold(claim_id, 1, self.handler_name)
                     self._unwritten += 1
                     self._engine.settle(Token(self, item), Verdict(item.seq, claim_id), False)
 

@@ -31,7 +31,9 @@ class RangeRows:
         """Claims up to `rows` rows of `span`; a claim whose answer was lost is read back by its id."""
         work, store, worker_id = self._work, self._engine.store, self._engine.worker_id
         try:
-            return await store.claim(work.batch_id, work.epoch, span, rows, claim_id, worker_id, probe)
+            claim = await store.claim(work.batch_id, work.epoch, span, rows, claim_id, worker_id, probe)
+            self._engine.meters.count_lost(work.handler, claim.lost)
+            return claim
         except OUTAGE as error:
             log.warning("the answer to a claim was lost (%s)", type(error).__name__, extra=self._fields)
             return Claim(True, await self._read_back(claim_id, span))

@@ -10,9 +10,10 @@ from temporalio.exceptions import ApplicationError
 
 from fanout.client.requests import Request
 from fanout.client.starting import Starter
-from fanout.client.submitting import refuse_unknown, store_batch
+from fanout.client.submitting import SubmitOutcome, refuse_unknown, store_batch
 from fanout.contracts import SubmitAnswer, SubmitWork
 from fanout.errors import InvalidRequest, KeyBusy
+from fanout.metrics import NO_METERS, Meters
 from fanout.names import Names
 from fanout.store import BatchStore
 
@@ -24,8 +25,15 @@ class SubmitActivities:
     """Runs as a local activity, so that the items stand in no other history than that of the start itself."""
 
     def __init__(
-        self, store: BatchStore, names: Names, starter: Starter, payload_limit: int, own_handlers: Set[str]
+        self,
+        store: BatchStore,
+        names: Names,
+        starter: Starter,
+        payload_limit: int,
+        own_handlers: Set[str],
+        meters: Meters = NO_METERS,
     ) -> None:
+        self._meters = meters
         self._own_handlers = own_handlers
         self._store = store
         self._names = names
@@ -53,9 +61,12 @@ class SubmitActivities:
             workers = await self._store.list_workers(SEEN_WITHIN)
             known = {name for worker in workers for name in worker.facts.handlers}
             refuse_unknown(request.options.handlers, known | self._own_handlers)
-        return await store_batch(
+        batch_id, outcome = await store_batch(
             self._store, self._names, request.options, request.each(), self._payload_limit, start_id=work.start_id
         )
+        if outcome is not SubmitOutcome.STARTED:
+            self._meters.count_duplicate(request.options.handler, outcome)
+        return batch_id, outcome
 
     async def _answer(self, batch_id: UUID, outcome: str) -> SubmitAnswer:
         batch = await self._store.read_batch(batch_id)

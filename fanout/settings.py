@@ -74,6 +74,11 @@ class Settings(BaseModel):
         (),
         description="Hosts that the built-in handler http.request may call, comma-separated. Defaults to none.",
     )
+    metrics_address: str | None = Field(
+        None,
+        pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):\d{1,5}$",
+        description="HOST:PORT at which a worker serves /metrics, /health and /ready. Defaults to none.",
+    )
     postgres_bin: Path | None = Field(
         None, description="Folder of PostgreSQL's programs for the dev stack. Defaults to a package's."
     )
@@ -88,6 +93,14 @@ class Settings(BaseModel):
     def names(self) -> Names:
         """The names that this deployment uses on its servers."""
         return Names(self.name)
+
+    @property
+    def metrics_place(self) -> tuple[str, int] | None:
+        """Host and port of `metrics_address`."""
+        if self.metrics_address is None:
+            return None
+        host, _, port = self.metrics_address.rpartition(":")
+        return host.strip("[]"), int(port)
 
     @property
     def beat_seconds(self) -> float:

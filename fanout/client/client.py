@@ -1,5 +1,6 @@
 """`FanoutClient`: submits batches and looks into them."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,10 +14,11 @@ from fanout.client.items import Items, key_fault
 from fanout.client.limits import Limits
 from fanout.client.starting import Starter
 from fanout.client.status import Status
-from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
+from fanout.client.submitting import SubmitOptions, SubmitOutcome, check_batch, refuse_unknown, store_batch
 from fanout.devstack import running
 from fanout.errors import InvalidRequest, UnknownBatch
 from fanout.handlers import Handlers
+from fanout.metrics import DatabaseGauges
 from fanout.names import BATCH_KEY_BYTES, HANDLER_NAME
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
@@ -35,6 +37,8 @@ class FanoutClient:
         self, store: BatchStore, starter: Starter, temporal: Client, settings: Settings, handlers: Handlers
     ) -> None:
         self.store = store
+        self.gauges = DatabaseGauges(store.gauges)
+        self.suppressed: Counter[tuple[str, str]] = Counter()
         self.starter = starter
         self.temporal = temporal
         self._settings = settings
@@ -115,6 +119,8 @@ class FanoutClient:
             await check_place(connection, self.starter.database_id)
         limit = self._settings.max_payload_bytes
         batch_id, outcome = await store_batch(self.store, self._settings.names, options, items, limit, connection)
+        if outcome is not SubmitOutcome.STARTED:
+            self.suppressed[options.handler, outcome.value] += 1
         handle = BatchHandle(self, batch_id, outcome)
         if connection is None:
             await handle.start()

@@ -14,6 +14,7 @@ from temporalio.client import Client
 from fanout.client.starting import Starter
 from fanout.client.witness import Finding, Sighting, Witness
 from fanout.logs import about
+from fanout.metrics import NO_METERS, Meters
 from fanout.settings import Settings
 from fanout.states import BatchStatus
 from fanout.store import FIRST, BatchStore, QuietBatch, Standstill, SweepStore
@@ -120,8 +121,10 @@ class Sweeping:
         starter: Starter,
         database_id: UUID,
         settings: Settings,
+        meters: Meters = NO_METERS,
     ) -> None:
         self._sweeps = sweeps
+        self._meters = meters
         self._batches = batches
         self._witness = Witness(temporal, settings.names, database_id)
         self._starter = starter
@@ -182,6 +185,7 @@ class Sweeping:
         elif not agreed and verdict.action is not Action.START:
             report.leave(batch.id, "not_agreed_yet", evidence)
         elif await self._act(batch, verdict.action, said, evidence):
+            self._meters.count_swept(DONE[verdict.action])
             report.heal(batch.id, DONE[verdict.action], evidence)
         else:
             report.leave(batch.id, "moved_on", evidence)
@@ -193,6 +197,7 @@ class Sweeping:
         if verdict.cause is not None and agreed and verdict.cause not in seen.told:
             data = {"cause": verdict.cause, "evidence": evidence}
             if await self._sweeps.tell_once(batch.id, verdict.cause, "stalled", data):
+                self._meters.count_stalled(verdict.cause)
                 log.warning("it stands still: %s", verdict.cause, extra=about(batch.id, handler=batch.handler))
         slow = batch.status is BatchStatus.PROCESSING and seen.quiet_seconds >= self._stall_seconds
         if slow and "slow" not in seen.told:

@@ -3,6 +3,7 @@
 from fanout.store.batches import BatchStore, Reopened
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
+from fanout.store.gauges import Gauges, GaugeStore, HeldWork, OpenWork
 from fanout.store.joins import Joins
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.query import Column, Query
@@ -46,11 +47,15 @@ __all__ = [
     "Connection",
     "Duplicate",
     "Effects",
+    "GaugeStore",
+    "Gauges",
+    "HeldWork",
     "Holder",
     "ItemRow",
     "Joins",
     "LastSweep",
     "NewBatch",
+    "OpenWork",
     "Pool",
     "Query",
     "QuietBatch",

@@ -12,6 +12,7 @@ import asyncpg
 from fanout.errors import KeyHeld, UnknownItem
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus, ItemStatus
+from fanout.store.gauges import GaugeStore
 from fanout.store.joins import Joins
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
 from fanout.store.rows import (
@@ -48,6 +49,11 @@ class BatchStore:
     def joins(self) -> Joins:
         """What there is to know of batches that other submits join, each by a transaction of its own."""
         return Joins(self._pool)
+
+    @property
+    def gauges(self) -> GaugeStore:
+        """Bounded looks at what is open, for metrics."""
+        return GaugeStore(self._pool, self._stale_after)
 
     @asynccontextmanager
     async def submitting(self) -> AsyncIterator[Submission]:

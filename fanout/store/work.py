@@ -1,8 +1,9 @@
 """The statements of a worker: claim, settle, give back, and the lease that makes its claims count."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -12,6 +13,8 @@ from fanout.states import BatchStatus
 from fanout.store.pool import Pool
 from fanout.store.rows import Claim, ClaimedItem, Completion, Remainder, Verdict, WorkerFacts
 from fanout.store.statements import STATEMENTS
+
+NOTHING: Mapping[str, Any] = {}
 
 
 class WorkStore:
@@ -46,7 +49,8 @@ class WorkStore:
             STATEMENTS["claim"], batch_id, epoch, lo, hi, limit, claim_id, worker_id, self._stale_after, probe
         )
         items = [_claimed(record, claim_id) for record in records if record["seq"] is not None]
-        return Claim(bool(records[0]["current"]), items, records[0]["breaker_in"])
+        first = records[0]
+        return Claim(bool(first["current"]), items, first["breaker_in"], first["lost"])
 
     async def open_breaker(self, batch_id: UUID, error_type: str, delay: timedelta, in_a_row: int) -> None:
         """Stops the batch's claims until a probe shows that `error_type` is over; on an open breaker no effect."""
@@ -118,8 +122,11 @@ class WorkStore:
         return settled
 
     @after(FaultPoint.WORKER_REFRESHED)
-    async def refresh_worker(self, worker: WorkerFacts) -> None:
-        """Renews the lease of everything that this worker claimed, or takes it out for the first time."""
+    async def refresh_worker(self, worker: WorkerFacts, holds: Mapping[str, Any] = NOTHING) -> None:
+        """Renews the lease of everything that this worker claimed, or takes it out for the first time.
+
+        `holds` is what it tells of its claims, by handler.
+        """
         await self._pool.execute(
             STATEMENTS["refresh_worker"],
             worker.id,
@@ -127,6 +134,7 @@ class WorkStore:
             json.dumps(worker.handlers),
             worker.build,
             worker.concurrency,
+            json.dumps(dict(holds)),
         )
 
     @after(FaultPoint.WORKER_REMOVED)
@@ -155,6 +163,7 @@ def _claimed(record: asyncpg.Record, claim_id: UUID) -> ClaimedItem:
         attempts=record["attempts"],
         crashes=record["crashes"],
         throttles=record["throttles"],
+        traceparent=record["traceparent"],
     )
 
 
