@@ -127,7 +127,8 @@ async def try_to_connect(
     observation: Observation,
 ) -> tuple[Client, Engine, Pool]:
     """One try at everything that a worker needs; raises ServerUnreachable, also for a server that is lost meanwhile."""
-    temporal = await servers.connect_temporal(runtime=observation.runtime)
+    meters, tracing = observation.meters, observation.tracing
+    temporal = await servers.connect_temporal(runtime=observation.runtime, interceptors=tracing.interceptors)
     worker = WorkerFacts(
         id=uuid4(),
         identity=identity,
@@ -137,7 +138,7 @@ async def try_to_connect(
     )
     pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
     try:
-        return temporal, await Engine.start(settings, worker, handlers, points, observation.meters), pool
+        return temporal, await Engine.start(settings, worker, handlers, points, meters, tracing), pool
     except BaseException as error:
         pool.terminate()
         if isinstance(error, OUTAGE):
@@ -179,7 +180,9 @@ async def work(
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
         store = BatchStore(pool, stale_after, points)
         chosen_by = servers.temporal_chosen_by
-        starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
+        starter = Starter(
+            temporal, settings.names, engine.database_id, chosen_by, points, stale_after, observation.tracing
+        )
         sweeps, meters = SweepStore(pool, stale_after), observation.meters
         sweeping = Sweeping(sweeps, store, temporal, starter, engine.database_id, settings, meters)
         activities = short_activities(settings, engine, store, starter, sweeping)

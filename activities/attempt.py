@@ -66,6 +66,7 @@ class Attempt:
         self._work = work
         self._handler = handler
         self._rows = RangeRows(engine, work)
+        self._parent = engine.tracing.here()
         self._position = work.span.lo
         self._running: dict[Work[Token], None] = {}
         self._unwritten = 0
@@ -341,7 +342,8 @@ class Attempt:
             settlement=self._engine.settlement(self.batch_id, item) if self._handler.transacts else None,
         )
         isolated = item.crashes >= SUSPECT_DEATHS and self._runner.isolates
-        work = Work(Token(self, item), self._handler, item.payload, context, isolated)
+        token = Token(self, item)
+        work = Work(token, self._handler, item.payload, context, isolated, self._parent, item.traceparent)
         self._running[work] = None
         if self._stopping:
             # Claimed while the order to stop came: the runner gives it back unstarted.

@@ -37,6 +37,7 @@ from fanout.store import (
     check_schema,
     connect_pool,
 )
+from fanout.tracing import NO_TRACING, Tracing
 
 CLAIM_CONNECTIONS = 6
 SETTLE_CONNECTIONS = 2
@@ -65,6 +66,7 @@ class Engine:
         database_id: UUID,
         points: FaultPoints | None = None,
         meters: Meters = NO_METERS,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
         self.settings = settings
@@ -74,6 +76,7 @@ class Engine:
         self.slots = Slots(settings.concurrency)
         self.claims = Claims()
         self.meters = meters
+        self.tracing = tracing
         self.draining = False
         self._handlers = handlers
         self._pools = pools
@@ -93,6 +96,7 @@ class Engine:
             self._on_blocked,
             self._effects,
             url,
+            tracing,
         )
         self._attempts: dict[Attempt, None] = {}
         self._watching = asyncio.create_task(self._watch())
@@ -106,6 +110,7 @@ class Engine:
         handlers: Handlers,
         points: FaultPoints | None = None,
         meters: Meters = NO_METERS,
+        tracing: Tracing = NO_TRACING,
     ) -> "Engine":
         """Connects, checks the schema and takes out the lease; raises FanoutError where one of these cannot be."""
         refuse_without_pebble(handlers)
@@ -122,7 +127,7 @@ class Engine:
             }
             for purpose, (size, seconds) in needs.items():
                 pools.append(await connect_pool(url, purpose=purpose, size=size, answer_seconds=seconds))
-            engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]), points, meters)
+            engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]), points, meters, tracing)
             await engine._lease.start()
         except BaseException:
             for pool in pools:
@@ -192,9 +197,14 @@ class Engine:
             self.settle(token, row, settles)
 
     def _measure(self, work: Work[Token], outcome: Outcome) -> None:
+        ending = Ending.COMPLETED if outcome.ending is Ending.SETTLED else outcome.ending
         if work.started is not None:
-            ending = Ending.COMPLETED if outcome.ending is Ending.SETTLED else outcome.ending
             self.meters.note_attempt(work.handler.name, ending.value, work.seconds)
+        if work.span is not None:
+            self.tracing.end(work.span, ending.value, outcome.error.get("type"), work.seconds)
+            if outcome.error:
+                # On the row it is what the next attempt, wherever it runs, links to.
+                outcome.error["traceparent"] = self.tracing.traceparent(work.span)
         if outcome.ending is Ending.LOST:
             self.meters.count_lost(work.handler.name, 1)
 

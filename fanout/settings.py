@@ -150,6 +150,23 @@ def hide_password(url: str) -> str:
     return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url)
 
 
+def traces_exporter() -> str | None:
+    """The exporter of traces that OpenTelemetry's own variables ask for, by the name of its entry point; None if none.
+
+    The SDK reads the others, such as the endpoint and the name of the service, by itself.
+    """
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    endpoints = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    asked = "otlp" if any(os.environ.get(name) for name in endpoints) else "none"
+    named = os.environ.get("OTEL_TRACES_EXPORTER", "").partition(",")[0].strip() or asked
+    if named != "otlp":
+        return None if named == "none" else named
+    protocols = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next((found for name in protocols if (found := os.environ.get(name))), "http/protobuf")
+    return "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
+
+
 def temporal_variable() -> str | None:
     """The environment variable that names Temporal's address, if one does."""
     return "TEMPORAL_ADDRESS" if os.environ.get("TEMPORAL_ADDRESS") else None

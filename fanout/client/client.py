@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from fanout.servers import Servers, choose_servers
 from fanout.settings import Settings
 from fanout.states import BatchStatus
 from fanout.store import BatchStore, Connection, WorkerRow, check_place, check_schema, connect_pool
+from fanout.tracing import NO_TRACING, Tracing, tracing_of_process
 
 CONNECTIONS = 10
 NO_HANDLERS = Handlers(())
@@ -34,8 +36,15 @@ class FanoutClient:
     """A client of one deployment: safe to share between tasks, closed with its `connect` block."""
 
     def __init__(
-        self, store: BatchStore, starter: Starter, temporal: Client, settings: Settings, handlers: Handlers
+        self,
+        store: BatchStore,
+        starter: Starter,
+        temporal: Client,
+        settings: Settings,
+        handlers: Handlers,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self.store = store
         self.gauges = DatabaseGauges(store.gauges)
         self.suppressed: Counter[tuple[str, str]] = Counter()
@@ -52,11 +61,14 @@ class FanoutClient:
         *,
         servers: Servers | None = None,
         handlers: Handlers = NO_HANDLERS,
+        tracing: Tracing | None = None,
     ) -> AsyncIterator["FanoutClient"]:
         """Connects to both servers: those that are given, else the environment's, else a running dev stack's.
 
-        `handlers` are accepted by `submit` even while no worker runs. Raises ServerUnreachable or SchemaMismatch.
+        `handlers` are accepted by `submit` even while no worker runs. In a process that uses OpenTelemetry submits
+        have spans, unless `tracing` says otherwise. Raises ServerUnreachable or SchemaMismatch.
         """
+        tracing = tracing or tracing_of_process()
         settings = settings or Settings.from_environment()
         servers = servers or choose_servers(settings, running(settings))
         pool = await connect_pool(
@@ -64,13 +76,13 @@ class FanoutClient:
         )
         try:
             database_id = await check_schema(pool)
-            temporal = await servers.connect_temporal()
+            temporal = await servers.connect_temporal(interceptors=tracing.interceptors)
             points = FaultPoints.armed(settings.fault_points)
             stale_after = timedelta(seconds=settings.heartbeat_seconds)
             store = BatchStore(pool, stale_after, points)
             chosen_by = servers.temporal_chosen_by
-            starter = Starter(temporal, settings.names, database_id, chosen_by, points, stale_after)
-            yield cls(store, starter, temporal, settings, handlers)
+            starter = Starter(temporal, settings.names, database_id, chosen_by, points, stale_after, tracing)
+            yield cls(store, starter, temporal, settings, handlers, tracing)
         finally:
             await pool.close()
 
@@ -118,11 +130,19 @@ class FanoutClient:
         if connection is not None:
             await check_place(connection, self.starter.database_id)
         limit = self._settings.max_payload_bytes
-        batch_id, outcome = await store_batch(self.store, self._settings.names, options, items, limit, connection)
+        with self._tracing.submitting(options.handler) as span:
+            options = replace(options, traceparent=span.traceparent)
+            batch_id, outcome = await store_batch(self.store, self._settings.names, options, items, limit, connection)
+            span.came_to(batch_id, outcome)
+            return await self._start(options, batch_id, outcome, start=connection is None)
+
+    async def _start(
+        self, options: SubmitOptions, batch_id: UUID, outcome: SubmitOutcome, *, start: bool
+    ) -> BatchHandle:
         if outcome is not SubmitOutcome.STARTED:
             self.suppressed[options.handler, outcome.value] += 1
         handle = BatchHandle(self, batch_id, outcome)
-        if connection is None:
+        if start:
             await handle.start()
         return handle
 

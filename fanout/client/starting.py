@@ -30,6 +30,7 @@ from fanout.markdown import code, summary
 from fanout.names import CHANGED_SIGNAL, Names
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.store import BatchRow
+from fanout.tracing import NO_TRACING, Tracing
 
 log = logging.getLogger("fanout.client")
 
@@ -78,7 +79,9 @@ class Starter:
         chosen_by: str,
         points: FaultPoints | None = None,
         stale_after: timedelta = LONGEST_TASK_TIMEOUT,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self._temporal = temporal
         # As long as a dead worker's items wait anyway.
         self._task_timeout = max(SHORTEST_TASK_TIMEOUT, min(LONGEST_TASK_TIMEOUT, stale_after))
@@ -109,6 +112,11 @@ class Starter:
 
     @after(FaultPoint.WORKFLOW_STARTED, _lost_answer)
     async def _start(self, batch: BatchRow) -> None:
+        # Whoever starts it later, a sweeper for instance, continues the trace of its submit.
+        with self._tracing.continuing(batch.options.get("traceparent")):
+            await self._signal_with_start(batch)
+
+    async def _signal_with_start(self, batch: BatchRow) -> None:
         await self._temporal.start_workflow(
             BatchWorkflow.run,
             BatchStart(batch_id=batch.id, database_id=self.database_id, handler=batch.handler, key=batch.key),

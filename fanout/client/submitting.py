@@ -44,6 +44,7 @@ class SubmitOptions:
     limits: Limits = NO_LIMITS
     on_close: str | None = None
     dedup: Dedup = FOREVER
+    traceparent: str | None = None
 
     def __post_init__(self) -> None:
         _check_handler("a handler's name", self.handler)
@@ -61,7 +62,12 @@ class SubmitOptions:
 
     def stored(self, total: int) -> dict[str, Any]:
         """What the row of a batch of `total` items keeps."""
-        given = {"range_size": self.range_size, "on_close": self.on_close, "dedup": self.dedup.stored}
+        given = {
+            "range_size": self.range_size,
+            "on_close": self.on_close,
+            "dedup": self.dedup.stored,
+            "traceparent": self.traceparent,
+        }
         return {**{name: value for name, value in given.items() if value is not None}, **self.limits.stored(total)}
 
     @property

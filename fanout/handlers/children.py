@@ -31,6 +31,7 @@ from fanout.handlers.transactions import Settlement
 from fanout.logs import LogSetup
 from fanout.settings import Settings
 from fanout.store import Effects
+from fanout.tracing import tracing_of_process
 
 _PR_SET_PDEATHSIG = 1
 TERM_SECONDS = 0.1
@@ -116,14 +117,17 @@ class _Child:
         # One loop for all items: what a module made for its loop must not meet another one.
         self._loop = asyncio.Runner()
         self._effects = None if database_url is None else Effects(database_url, 1)
+        # Spans of a child are its handlers' own: the worker keeps those of attempts, which a death must not take along.
+        self._tracing = tracing_of_process()
 
     def call(self, name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Outcome:
         """Runs the handler `name`; ends this process where its memory limit was too small."""
         handler = self._handlers[name]
+        traceparent = facts.pop("traceparent", None)
         context = self._context(facts, file, limit)
         if context.cancelled:
             return Outcome(Ending.INTERRUPTED)
-        with _memory_limit(handler.memory_limit):
+        with self._tracing.continuing(traceparent), _memory_limit(handler.memory_limit):
             outcome = call_blocking(handler, payload, context, limit, self._loop.run)
         if outcome.ending is Ending.LOST:
             os._exit(OUT_OF_MEMORY)

@@ -116,6 +116,11 @@ class Context:
         )
 
     @property
+    def trace_facts(self) -> dict[str, str | int]:
+        """What the span of this attempt tells of it."""
+        return {**self.log_fields, "epoch": self.epoch}
+
+    @property
     def cancelled(self) -> bool:
         """True once the handler should end, in every mode: batch cancelled, time limit reached, or worker stopping."""
         return self.cancellation.requested
