@@ -12,7 +12,7 @@ WORKDIR /app
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY fanout/ fanout/
 # Editable, so that there is one copy of the code: worker.py beside it and the `fanout` command run the same.
-RUN pip install -c constraints.txt -e ".[cli,http,process,documents]"
+RUN pip install -c constraints.txt -e ".[cli,http,process,documents,otel]"
 
 COPY activities/ activities/
 COPY workflows/ workflows/

@@ -7,12 +7,11 @@ import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 if __name__ == "__main__":
@@ -30,7 +29,7 @@ from activities.ranges import RangeActivities
 from activities.submits import SubmitActivities
 from activities.sweeping import SweepActivities
 from fanout.builds import build
-from fanout.client.items import check_words
+from fanout.client.items import check_line
 from fanout.client.sources import Sources
 from fanout.client.starting import Starter
 from fanout.client.sweep_schedule import SweepSchedule
@@ -40,6 +39,8 @@ from fanout.errors import FanoutError, InvalidRequest, InvalidSetting, MissingEx
 from fanout.exits import leave
 from fanout.handlers import Handlers, load_handlers
 from fanout.handlers.builtin import builtin_handlers
+from fanout.logs import LogFormat, LogLevel, LogSetup
+from fanout.metrics import DatabaseGauges, Observation
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import EXAMPLE_HANDLERS, Settings, hide_password
@@ -76,6 +77,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--grace", type=float, metavar="SECONDS", help="time for running items at SIGTERM (default: 30)"
     )
+    parser.add_argument("--log-level", choices=get_args(LogLevel), default="info", help="what is logged to stderr")
+    parser.add_argument("--log-format", choices=get_args(LogFormat), default="text", help="how it is logged")
     return parser.parse_args(arguments)
 
 
@@ -97,13 +100,18 @@ def modules_for(settings: Settings, stack: Stack | None, servers: Servers) -> tu
 
 
 async def connect(
-    settings: Settings, servers: Servers, identity: str, handlers: Handlers, points: FaultPoints | None
+    settings: Settings,
+    servers: Servers,
+    identity: str,
+    handlers: Handlers,
+    points: FaultPoints | None,
+    observation: Observation,
 ) -> tuple[Client, Engine, Pool]:
     """Waits up to a minute for both servers; raises what the last try raised."""
     give_up = time.monotonic() + START_SECONDS
     while True:
         try:
-            return await try_to_connect(settings, servers, identity, handlers, points)
+            return await try_to_connect(settings, servers, identity, handlers, points, observation)
         except ServerUnreachable as error:
             if time.monotonic() > give_up:
                 raise
@@ -112,10 +120,16 @@ async def connect(
 
 
 async def try_to_connect(
-    settings: Settings, servers: Servers, identity: str, handlers: Handlers, points: FaultPoints | None
+    settings: Settings,
+    servers: Servers,
+    identity: str,
+    handlers: Handlers,
+    points: FaultPoints | None,
+    observation: Observation,
 ) -> tuple[Client, Engine, Pool]:
     """One try at everything that a worker needs; raises ServerUnreachable, also for a server that is lost meanwhile."""
-    temporal = await servers.connect_temporal()
+    meters, tracing = observation.meters, observation.tracing
+    temporal = await servers.connect_temporal(runtime=observation.runtime, interceptors=tracing.interceptors)
     worker = WorkerFacts(
         id=uuid4(),
         identity=identity,
@@ -125,7 +139,7 @@ async def try_to_connect(
     )
     pool = await connect_pool(servers.database_url, purpose="batches", size=BATCH_CONNECTIONS)
     try:
-        return temporal, await Engine.start(settings, worker, handlers, points), pool
+        return temporal, await Engine.start(settings, worker, handlers, points, meters, tracing), pool
     except BaseException as error:
         pool.terminate()
         if isinstance(error, OUTAGE):
@@ -134,26 +148,46 @@ async def try_to_connect(
         raise
 
 
-async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers) -> int:
+async def run(settings: Settings, servers: Servers, identity: str, handlers: Handlers, logs: LogSetup) -> int:
     """Works until a signal, then drains; 0 when everything was given back, else 1."""
+    observation = Observation(settings)
+    async with observation.served():
+        return await work(settings, servers, identity, handlers, logs, observation)
+
+
+async def work(
+    settings: Settings,
+    servers: Servers,
+    identity: str,
+    handlers: Handlers,
+    logs: LogSetup,
+    observation: Observation,
+) -> int:
+    """Connects, works and drains."""
     stop, hurry = signals()
+    vitals = observation.vitals
     points = FaultPoints.armed(settings.fault_points)
     settings = settings.with_values({"database_url": SecretStr(servers.database_url)})
-    temporal, engine, pool = await connect(settings, servers, identity, handlers, points)
+    temporal, engine, pool = await connect(settings, servers, identity, handlers, points, observation)
     try:
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
         store = BatchStore(pool, stale_after, points, engine.notifier.note)
         chosen_by = servers.temporal_chosen_by
-        starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
-        sweeping = Sweeping(store.sweeps, store, temporal, starter, engine.database_id, settings)
+        starter = Starter(
+            temporal, settings.names, engine.database_id, chosen_by, points, stale_after, observation.tracing
+        )
+        sweeping = Sweeping(store.sweeps, store, temporal, starter, engine.database_id, settings, observation.meters)
         sources = Sources(servers.database_url, servers.database_chosen_by)
         activities = short_activities(settings, engine, store, starter, sweeping, sources)
         batches = make_batch_worker(temporal, settings, identity, activities)
         ranges = make_range_worker(temporal, settings, identity, engine)
+        observation.gauges = DatabaseGauges(store.gauges)
         async with batches, ranges, SweepSchedule(temporal, settings, engine.database_id).kept():
             log.info("worker %s runs %s, %d items at once", identity, ", ".join(handlers), settings.concurrency)
-            print(f"worker {identity} is ready: {', '.join(sorted(handlers))}", file=sys.stderr, flush=True)
+            vitals.works(temporal, lambda: engine.lease_is_fresh, lambda: batches.is_running and ranges.is_running)
+            logs.say(f"worker {identity} is ready: {', '.join(sorted(handlers))}")
             await stop.wait()
+            vitals.draining = True
             log.info("draining: running items have %g s", settings.grace_seconds)
             # First of all no more ranges: one that came now would be given back, scheduled anew, and might come again.
             await asyncio.gather(ranges.shutdown(), engine.drain(hurry))
@@ -183,7 +217,7 @@ def short_activities(
     """What workflows run as local activities."""
     batches = BatchActivities(store, engine.database_id, settings.heartbeat_seconds, settings.names, starter)
     limit = settings.max_payload_bytes
-    submits = SubmitActivities(store, settings.names, starter, limit, engine.handler_names, sources)
+    submits = SubmitActivities(store, settings.names, starter, limit, engine.handler_names, sources, engine.meters)
     return [*batches.all, *submits.all, *SweepActivities(sweeping, engine.database_id).all]
 
 
@@ -243,23 +277,24 @@ def signals() -> tuple[asyncio.Event, asyncio.Event]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a worker; the exit codes are: 0 drained, 1 not all given back, 2 bad module or setting, 3 no server."""
     options = parse(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs = LogSetup(options.log_level, options.log_format)
+    logs.apply()
     identity = options.identity or f"{os.getpid()}@{socket.gethostname()}"
     try:
-        check_words("--identity", identity, IDENTITY_CHARACTERS)
+        check_line("--identity", identity, IDENTITY_CHARACTERS)
         settings = settings_from(options)
         with ExitStack() as held:
             stack = held.enter_context(join(settings))
             servers = choose_servers(settings, stack)
-            print(*servers.lines, sep="\n", file=sys.stderr)
+            logs.say(*servers.lines)
             handlers = load_handlers(modules_for(settings, stack, servers)).plus(builtin_handlers(settings))
             spare_the_collector()
-            return asyncio.run(run(settings, servers, identity, handlers))
+            return asyncio.run(run(settings, servers, identity, handlers, logs))
     except (InvalidRequest, MissingExtra) as error:
-        print(f"worker.py: {error}", file=sys.stderr)
+        logs.say(f"worker.py: {error}")
         return 2
     except FanoutError as error:
-        print(f"worker.py: {error}", file=sys.stderr)
+        logs.say(f"worker.py: {error}")
         return 3
 
 

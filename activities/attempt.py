@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from activities.breakers import COUNTED
@@ -21,6 +21,7 @@ from fanout.contracts import CANCEL_GRACE, RangeEnd, RangeInput, RangeOutcome, S
 from fanout.handlers import Context, Handler, Outcome, lost_too_often
 from fanout.handlers.outcomes import LOST_LIMIT, SUSPECT_DEATHS
 from fanout.handlers.runner import Runner, Work
+from fanout.logs import about
 from fanout.states import BatchStatus
 from fanout.store import OUTAGE, ClaimedItem, Completion, Remainder, Verdict
 
@@ -58,12 +59,14 @@ class Attempt:
 
     def __init__(self, engine: "Engine", runner: Runner[Token], work: RangeInput, handler: Handler) -> None:
         self.batch_id = work.batch_id
+        self.handler_name = work.handler
         self.completed = self.failed = self.cancelled = 0
         self._engine = engine
         self._runner = runner
         self._work = work
         self._handler = handler
         self._rows = RangeRows(engine, work)
+        self._parent = engine.tracing.here()
         self._position = work.span.lo
         self._running: dict[Work[Token], None] = {}
         self._unwritten = 0
@@ -157,11 +160,17 @@ class Attempt:
         self._busy_seconds += work.seconds
         self._news.set()
 
-    def on_written(self, row: Completion | Verdict, settles: bool, recorded: bool) -> None:
+    def log_fields(self, item: ClaimedItem) -> dict[str, Any]:
+        """The fields of a line about one of its items."""
+        work, attempt = self._work, item.attempts + 1
+        fields = {"handler": work.handler, "key": work.key, "item_key": item.key, "seq": item.seq, "attempt": attempt}
+        return about(work.batch_id, **fields)
+
+    def on_written(self, item: ClaimedItem, row: Completion | Verdict, settles: bool, recorded: bool) -> None:
         """A row's end was written, or refused because another claim has the row."""
         self._unwritten -= 1
         if not recorded:
-            log.warning("batch %s seq %d: a stale claim was refused", self.batch_id, row.seq)
+            log.warning("a stale claim was refused", extra=self.log_fields(item))
         elif isinstance(row, Completion):
             self.completed += 1
         elif settles:
@@ -300,12 +309,12 @@ class Attempt:
         claim_id = uuid4()
         span = (self._position, min(self._work.span.hi, self._position + 2 * rows))
         # Before the statement: until its rows are known, no other attempt of this worker may take them for lost.
-        self._engine.hold(claim_id, 1)
+        self._engine.claims.hold(claim_id, 1, self.handler_name)
         try:
             claim = await self._rows.claim(claim_id, span, rows, probe)
-            self._engine.hold(claim_id, len(claim.items))
+            self._engine.claims.hold(claim_id, len(claim.items), self.handler_name)
         finally:
-            self._engine.let_go(claim_id)
+            self._engine.claims.let_go(claim_id)
         items = claim.items
         self._unwritten += len(items)
         if not claim.current:
@@ -333,7 +342,8 @@ class Attempt:
             settlement=self._engine.settlement(self.batch_id, item) if self._handler.transacts else None,
         )
         isolated = item.crashes >= SUSPECT_DEATHS and self._runner.isolates
-        work = Work(Token(self, item), self._handler, item.payload, context, isolated)
+        token = Token(self, item)
+        work = Work(token, self._handler, item.payload, context, isolated, self._parent, item.traceparent)
         self._running[work] = None
         if self._stopping:
             # Claimed while the order to stop came: the runner gives it back unstarted.
@@ -348,11 +358,11 @@ class Attempt:
     async def _recover(self, remainder: Remainder) -> None:
         """Gives back rows that a claim of this worker took and nobody here knows of: its answer was lost for good."""
         for claim_id in remainder.own_claims:
-            if self._engine.holds(claim_id):
+            if self._engine.claims.holds(claim_id):
                 continue
             with suppress(*OUTAGE):
                 for item in await self._rows.of_claim(claim_id):
-                    self._engine.hold(claim_id, 1)
+                    self._engine.claims.hold(claim_id, 1, self.handler_name)
                     self._unwritten += 1
                     self._engine.settle(Token(self, item), Verdict(item.seq, claim_id), False)
 

@@ -20,6 +20,7 @@ from fanout.contracts import (
     Span,
 )
 from fanout.encoding import Fingerprint, encode
+from fanout.errors import shorten
 from fanout.names import Names
 from fanout.states import BatchStatus
 from fanout.status import Status
@@ -172,6 +173,8 @@ class BatchActivities:
             spans=[Span(lo=lo, hi=hi) for lo, hi in spans],
             deadline_seconds=batch.deadline_seconds,
             has_budget="failure_limit" in batch.options,
+            why=None if batch.reason is None else shorten(batch.reason),
+            breaker=batch.breaker_type,
         )
 
     @property

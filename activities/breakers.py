@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from uuid import UUID
 
 from fanout.handlers import Ending, Handler, Outcome
+from fanout.logs import about
 from fanout.store import OUTAGE, WorkStore
 
 COUNTED = frozenset({Ending.COMPLETED, Ending.SETTLED, Ending.PERMANENT, Ending.TRANSIENT})
@@ -45,14 +46,14 @@ class Breakers:
 
     async def _open(self, batch_id: UUID, handler: Handler, error_type: str, in_a_row: int) -> None:
         assert handler.breaker is not None
-        log.warning(
-            "batch %s: %d items in a row ended with %s; it stops but for probes", batch_id, in_a_row, error_type
-        )
+        fields = about(batch_id, handler=handler.name)
+        text = "%d items in a row ended with %s; the batch stops but for probes"
+        log.warning(text, in_a_row, error_type, extra=fields)
         try:
             await self._store.open_breaker(batch_id, error_type, handler.breaker.delay, in_a_row)
             self._on_opened(batch_id)
         except OUTAGE as error:
-            log.warning("batch %s: its breaker could not be opened: %s", batch_id, type(error).__name__)
+            log.warning("the batch's breaker could not be opened: %s", type(error).__name__, extra=fields)
 
     def _begin(self, opening: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(opening)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -9,6 +10,7 @@ from uuid import UUID
 
 from activities.attempt import Attempt, Token
 from activities.breakers import Breakers
+from activities.claims import Claims
 from activities.lease import Lease
 from activities.settler import Entry, Settler
 from activities.slots import Slots
@@ -20,6 +22,7 @@ from fanout.handlers.children import refuse_without_pebble
 from fanout.handlers.runner import Report, Runner, Work
 from fanout.handlers.transactions import Settlement
 from fanout.live import Notifier
+from fanout.metrics import NO_METERS, Meters
 from fanout.points import FaultPoints
 from fanout.settings import Settings
 from fanout.states import BatchStatus
@@ -36,6 +39,7 @@ from fanout.store import (
     check_schema,
     connect_pool,
 )
+from fanout.tracing import NO_TRACING, Tracing
 
 CLAIM_CONNECTIONS = 6
 SETTLE_CONNECTIONS = 2
@@ -64,6 +68,8 @@ class Engine:
         pools: list[Pool],
         database_id: UUID,
         points: FaultPoints | None = None,
+        meters: Meters = NO_METERS,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
         self.settings = settings
@@ -72,11 +78,14 @@ class Engine:
         self.notifier = Notifier(Ticks(pools[3]))
         self.store = WorkStore(pools[0], stale_after, points, self.notifier.note)
         self.slots = Slots(settings.concurrency)
+        self.claims = Claims()
+        self.meters = meters
+        self.tracing = tracing
         self.draining = False
         self._handlers = handlers
         self._pools = pools
         self._settler = Settler(WorkStore(pools[1], stale_after, points, self.notifier.note), self._on_written, points)
-        self._lease = Lease(WorkStore(pools[2], stale_after, points), worker)
+        self._lease = Lease(WorkStore(pools[2], stale_after, points), worker, self.claims)
         self._breakers = Breakers(self.store, self._hold_back)
         self._identity = worker.identity
         assert settings.database_url is not None
@@ -91,15 +100,21 @@ class Engine:
             self._on_blocked,
             self._effects,
             url,
+            tracing,
         )
         self._attempts: dict[Attempt, None] = {}
-        self._claims: dict[UUID, int] = {}
         self._watching = asyncio.create_task(self._watch())
         self._telling: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def start(
-        cls, settings: Settings, worker: WorkerFacts, handlers: Handlers, points: FaultPoints | None = None
+        cls,
+        settings: Settings,
+        worker: WorkerFacts,
+        handlers: Handlers,
+        points: FaultPoints | None = None,
+        meters: Meters = NO_METERS,
+        tracing: Tracing = NO_TRACING,
     ) -> "Engine":
         """Connects, checks the schema and takes out the lease; raises FanoutError where one of these cannot be."""
         refuse_without_pebble(handlers)
@@ -117,13 +132,18 @@ class Engine:
             }
             for purpose, (size, seconds) in needs.items():
                 pools.append(await connect_pool(url, purpose=purpose, size=size, answer_seconds=seconds))
-            engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]), points)
+            engine = cls(settings, worker, handlers, pools, await check_schema(pools[0]), points, meters, tracing)
             await engine._lease.start()
         except BaseException:
             for pool in pools:
                 pool.terminate()
             raise
         return engine
+
+    @property
+    def lease_is_fresh(self) -> bool:
+        """Whether others take this worker for alive, as far as it knows."""
+        return time.monotonic() - self._lease.renewed_at < self.settings.heartbeat_seconds
 
     @property
     def handler_names(self) -> frozenset[str]:
@@ -150,30 +170,18 @@ class Engine:
         """The right of an item's handler to settle it by a transaction of its own."""
         return Settlement(self._effects, batch_id, item.seq, item.claim_id, self._encode)
 
-    def hold(self, claim_id: UUID, rows: int) -> None:
-        """Notes how many rows a claim of this worker holds, so that no other attempt takes them for lost."""
-        if rows:
-            self._claims[claim_id] = self._claims.get(claim_id, 0) + rows
-
-    def holds(self, claim_id: UUID) -> bool:
-        """Whether rows of that claim are still in this worker's hands."""
-        return claim_id in self._claims
-
     def settle(self, token: Token, row: Completion | Verdict, settles: bool) -> None:
         """Hands one row's end to the settler; the attempt is told when it is written."""
         self._settler.put(Entry(token, row, settles))
 
     def _on_written(self, entry: Entry, recorded: bool) -> None:
-        self.let_go(entry.row.claim_id)
-        entry.token.attempt.on_written(entry.row, entry.settles, recorded)
-
-    def let_go(self, claim_id: UUID) -> None:
-        """One row of the claim is out of this worker's hands."""
-        left = self._claims.get(claim_id, 1) - 1
-        if left:
-            self._claims[claim_id] = left
-        else:
-            self._claims.pop(claim_id, None)
+        attempt, row = entry.token.attempt, entry.row
+        self.claims.let_go(row.claim_id)
+        attempt.on_written(entry.token.item, row, entry.settles, recorded)
+        if not recorded:
+            self.meters.count_stale(attempt.handler_name)
+        elif entry.settles:
+            self.meters.count_settled(attempt.handler_name, "completed" if isinstance(row, Completion) else "failed")
 
     def _on_reports(self, reports: list[Report[Token]]) -> None:
         for report in reports:
@@ -184,6 +192,7 @@ class Engine:
 
     def _on_outcome(self, work: Work[Token], outcome: Outcome) -> None:
         token = work.owner
+        self._measure(work, outcome)
         row, settles = judge(work.handler, token.item, outcome)
         self._breakers.observe(token.attempt.batch_id, work.handler, outcome)
         token.attempt.on_outcome(work, outcome)
@@ -193,6 +202,18 @@ class Engine:
             self._on_written(Entry(token, row, settles), True)
         else:
             self.settle(token, row, settles)
+
+    def _measure(self, work: Work[Token], outcome: Outcome) -> None:
+        ending = Ending.COMPLETED if outcome.ending is Ending.SETTLED else outcome.ending
+        if work.started is not None:
+            self.meters.note_attempt(work.handler.name, ending.value, work.seconds)
+        if work.span is not None:
+            self.tracing.end(work.span, ending.value, outcome.error.get("type"), work.seconds)
+            if outcome.error:
+                # On the row it is what the next attempt, wherever it runs, links to.
+                outcome.error["traceparent"] = self.tracing.traceparent(work.span)
+        if outcome.ending is Ending.LOST:
+            self.meters.count_lost(work.handler.name, 1)
 
     def _hold_back(self, batch_id: UUID) -> None:
         """The batch's breaker opened: what is claimed and has not started is given back."""
@@ -205,7 +226,8 @@ class Engine:
         who = "a task that a handler started" if blockage.work is None else f"handler {blockage.work.handler.name}"
         state = "was blocked" if blockage.over else "is blocked"
         text = "the handlers' loop %s for %.1f s by %s, %s: other coroutines of this worker stand still"
-        log.warning(text, state, blockage.seconds, who, blockage.place)
+        fields = None if blockage.work is None else blockage.work.context.log_fields
+        log.warning(text, state, blockage.seconds, who, blockage.place, extra=fields)
         if blockage.work is not None and not blockage.over:
             task = asyncio.create_task(self._tell_blocked(blockage.work.owner, blockage.seconds))
             self._telling.add(task)

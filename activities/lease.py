@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 
+from activities.claims import Claims
 from fanout.store import OUTAGE, WorkerFacts, WorkStore
 
 REFRESH_SECONDS = 1.0
@@ -18,16 +20,23 @@ log = logging.getLogger("fanout.lease")
 class Lease:
     """Holds one worker's row from `start` to `end`."""
 
-    def __init__(self, store: WorkStore, worker: WorkerFacts) -> None:
+    def __init__(self, store: WorkStore, worker: WorkerFacts, claims: Claims) -> None:
         self._store = store
+        self._claims = claims
+        self.renewed_at = 0.0
         self._worker = worker
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Writes the row, then keeps it fresh; raises what the database raises the first time."""
         await self._store.forget_workers()
-        await self._store.refresh_worker(self._worker)
+        await self._renew()
         self._task = asyncio.create_task(self._refresh())
+
+    async def _renew(self) -> None:
+        began = time.monotonic()
+        await self._store.refresh_worker(self._worker, self._claims.by_handler())
+        self.renewed_at = began
 
     async def end(self) -> None:
         """Removes the row: what the worker still held is free at once."""
@@ -43,7 +52,7 @@ class Lease:
             await asyncio.sleep(pause)
             pause = AGAIN_SECONDS
             try:
-                await asyncio.wait_for(self._store.refresh_worker(self._worker), TRY_SECONDS)
+                await asyncio.wait_for(self._renew(), TRY_SECONDS)
                 pause = REFRESH_SECONDS
             except OUTAGE as error:
                 log.warning("worker %s could not renew its lease: %s", self._worker.id, type(error).__name__)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from fanout.contracts import RangeInput
+from fanout.logs import about
 from fanout.store import OUTAGE, Claim, ClaimedItem, Remainder
 
 if TYPE_CHECKING:
@@ -24,14 +25,17 @@ class RangeRows:
         self._engine = engine
         self._work = work
         self._span = (work.span.lo, work.span.hi)
+        self._fields = about(work.batch_id, handler=work.handler, key=work.key)
 
     async def claim(self, claim_id: UUID, span: tuple[int, int], rows: int, probe: bool) -> Claim:
         """Claims up to `rows` rows of `span`; a claim whose answer was lost is read back by its id."""
         work, store, worker_id = self._work, self._engine.store, self._engine.worker_id
         try:
-            return await store.claim(work.batch_id, work.epoch, span, rows, claim_id, worker_id, probe)
+            claim = await store.claim(work.batch_id, work.epoch, span, rows, claim_id, worker_id, probe)
+            self._engine.meters.count_lost(work.handler, claim.lost)
+            return claim
         except OUTAGE as error:
-            log.warning("batch %s: the answer to a claim was lost (%s)", work.batch_id, type(error).__name__)
+            log.warning("the answer to a claim was lost (%s)", type(error).__name__, extra=self._fields)
             return Claim(True, await self._read_back(claim_id, span))
 
     async def _read_back(self, claim_id: UUID, span: tuple[int, int]) -> list[ClaimedItem]:
@@ -40,7 +44,7 @@ class RangeRows:
             try:
                 return await self._engine.store.read_claim(self._work.batch_id, span, claim_id)
             except OUTAGE as error:
-                log.warning("batch %s: the database is away (%s)", self._work.batch_id, type(error).__name__)
+                log.warning("the database is away (%s)", type(error).__name__, extra=self._fields)
                 if self._engine.draining:
                     return []
 
@@ -54,7 +58,7 @@ class RangeRows:
             try:
                 return await self._engine.store.read_remainder(self._work.batch_id, self._span, self._engine.worker_id)
             except OUTAGE as error:
-                log.warning("batch %s: the database is away (%s)", self._work.batch_id, type(error).__name__)
+                log.warning("the database is away (%s)", type(error).__name__, extra=self._fields)
                 if self._engine.draining:
                     return Remainder(1, self._span[0], 0, None, None, None, [])
                 await self._pause()

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from activities.attempt import Token
 from fanout.handlers.outcomes import describe
+from fanout.logs import about
 from fanout.points import FaultPoint, FaultPoints, before
 from fanout.store import OUTAGE, UNSTORABLE, Completion, Verdict, WorkStore
 
@@ -116,10 +117,11 @@ class Settler:
             except UNSTORABLE as error:
                 return await self._isolate(batch_id, kind, group, error)
             except OUTAGE as error:
-                log.warning("the database is away (%s); %d rows wait to be written", type(error).__name__, len(group))
+                text = "the database is away (%s); %d rows wait to be written"
+                log.warning(text, type(error).__name__, len(group), extra=about(batch_id))
             except Exception:
                 # Nothing that a row could be blamed for: a schema that changed under us, or a fault of ours.
-                log.exception("batch %s: %d rows could not be written and wait", batch_id, len(group))
+                log.exception("%d rows could not be written and wait", len(group), extra=about(batch_id))
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
@@ -145,11 +147,12 @@ class Settler:
             for entry in group:
                 recorded |= await self._write(batch_id, kind, [entry])
             return recorded
-        row = group[0].row
-        log.error("batch %s seq %d: PostgreSQL refused its %s: %s", batch_id, row.seq, kind, type(error).__name__)
+        row, token = group[0].row, group[0].token
+        fields = token.attempt.log_fields(token.item)
+        log.error("PostgreSQL refused what the item would %s with: %s", kind, type(error).__name__, extra=fields)
         if isinstance(row, Verdict) and row.error is not None and row.error["code"] == UNSTORABLE_CODE:
             return set()
-        described = describe(Unstorable(kind), UNSTORABLE_CODE, group[0].token.item.attempts + 1)
+        described = describe(Unstorable(kind), UNSTORABLE_CODE, token.item.attempts + 1)
         verdict = Verdict(row.seq, row.claim_id, described, attempts=1)
         return await self._write(batch_id, "fail", [replace(group[0], row=verdict, settles=True)])
 

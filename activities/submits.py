@@ -14,6 +14,7 @@ from fanout.client.starting import Starter
 from fanout.client.submitting import SubmitOutcome, refuse_unknown, store_batch
 from fanout.contracts import SubmitAnswer, SubmitWork
 from fanout.errors import InvalidRequest, KeyBusy
+from fanout.metrics import NO_METERS, Meters
 from fanout.names import Names
 from fanout.store import BatchStore
 
@@ -32,8 +33,10 @@ class SubmitActivities:
         payload_limit: int,
         own_handlers: Set[str],
         sources: Sources,
+        meters: Meters = NO_METERS,
     ) -> None:
         self._sources = sources
+        self._meters = meters
         self._own_handlers = own_handlers
         self._store = store
         self._names = names
@@ -63,9 +66,12 @@ class SubmitActivities:
             known = {name for worker in workers for name in worker.facts.handlers}
             refuse_unknown(request.options.handlers, known | self._own_handlers)
         async with self._sources.items(request) as items:
-            return await store_batch(
+            batch_id, outcome = await store_batch(
                 self._store, self._names, request.options, items, self._payload_limit, start_id=start_id
             )
+        if outcome is not SubmitOutcome.STARTED:
+            self._meters.count_duplicate(request.options.handler, outcome)
+        return batch_id, outcome
 
     async def _answer(self, batch_id: UUID, outcome: str, waits: bool) -> SubmitAnswer:
         batch = await self._store.read_batch(batch_id)

@@ -114,6 +114,7 @@ class Span(Model):
 class BatchView(Model):
     """What an activity says of the batch's row: a workflow decides from this alone, never from its own input.
 
+    `why` is the reason of a state that needs one and `breaker` the type of error of an open breaker, both to be shown.
     `deadline_seconds` is what is left of the batch's time, by the database's clock. `successor` is the open batch that
     has the key of this closed one by now.
     """
@@ -133,6 +134,8 @@ class BatchView(Model):
     deadline_seconds: float | None = None
     has_budget: bool = False
     successor: UUID | None = None
+    why: str | None = None
+    breaker: str | None = None
 
     @property
     def closed(self) -> bool:

@@ -54,10 +54,11 @@ class Servers:
             f"Temporal {self.temporal['target_host']}, namespace {namespace} (chosen by {self.temporal_chosen_by})",
         ]
 
-    async def connect_temporal(self) -> Client:
-        """A client with Fanout's data converter; raises ServerUnreachable."""
+    async def connect_temporal(self, **options: Any) -> Client:
+        """A client with Fanout's data converter, and `options` of `Client.connect`; raises ServerUnreachable."""
+        given = {**self.temporal, **options, "data_converter": pydantic_data_converter}
         try:
-            client = await Client.connect(**{**self.temporal, "data_converter": pydantic_data_converter})
+            client = await Client.connect(**given)
             await _refuse_missing_namespace(client, self.temporal_chosen_by)
             return client
         except (RuntimeError, OSError, ValueError) as error:

@@ -86,6 +86,11 @@ class Settings(BaseModel):
         1_073_741_824, ge=1, description="Largest body of a submit over HTTP, as JSON Lines; as JSON 16 MiB at most."
     )
     http_max_items: int = Field(5_000_000, ge=1, le=2_147_483_647, description="Most items of one submit over HTTP.")
+    metrics_address: str | None = Field(
+        None,
+        pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):\d{1,5}$",
+        description="HOST:PORT at which a worker serves /metrics, /health and /ready. Defaults to none.",
+    )
     postgres_bin: Path | None = Field(
         None, description="Folder of PostgreSQL's programs for the dev stack. Defaults to a package's."
     )
@@ -100,6 +105,14 @@ class Settings(BaseModel):
     def names(self) -> Names:
         """The names that this deployment uses on its servers."""
         return Names(self.name)
+
+    @property
+    def metrics_place(self) -> tuple[str, int] | None:
+        """Host and port of `metrics_address`."""
+        if self.metrics_address is None:
+            return None
+        host, _, port = self.metrics_address.rpartition(":")
+        return host.strip("[]"), int(port)
 
     @property
     def beat_seconds(self) -> float:
@@ -147,6 +160,23 @@ def environment_without_servers() -> dict[str, str]:
 def hide_password(url: str) -> str:
     """A database URL that may be printed."""
     return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url)
+
+
+def traces_exporter() -> str | None:
+    """The exporter of traces that OpenTelemetry's own variables ask for, by the name of its entry point; None if none.
+
+    The SDK reads the others, such as the endpoint and the name of the service, by itself.
+    """
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    endpoints = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    asked = "otlp" if any(os.environ.get(name) for name in endpoints) else "none"
+    named = os.environ.get("OTEL_TRACES_EXPORTER", "").partition(",")[0].strip() or asked
+    if named != "otlp":
+        return None if named == "none" else named
+    protocols = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next((found for name in protocols if (found := os.environ.get(name))), "http/protobuf")
+    return "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
 
 
 def temporal_variable() -> str | None:

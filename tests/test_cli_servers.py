@@ -194,7 +194,9 @@ async def test_a_terminal_shows_a_bar_and_the_newest_failures(fanout: Deployment
     refused = on_a_terminal(fanout, "submit", "test.fail", "--items", items, "--wait")
     assert (refused[0], "\x1b[2J" in refused[1]) == (2, False)
     items = jsonl(tmp_path, *({"key": f"key {n}", "payload": n} for n in range(3)))
-    code, shown = on_a_terminal(fanout, "submit", "test.fail", "--items", items, "--wait", "--title", "\x1b[2Jx")
+    refused = on_a_terminal(fanout, "submit", "test.fail", "--items", items, "--title", "\x1b[2Jx")
+    assert (refused[0], "\x1b[2J" in refused[1]) == (2, False)
+    code, shown = on_a_terminal(fanout, "submit", "test.fail", "--items", items, "--wait", "--title", "x")
     assert code == 1
     assert "3/3" in shown
     assert "hopeless: item key 2 cannot work" in shown

@@ -193,7 +193,7 @@ def test_the_image_installs_known_extras_under_the_constraints_and_is_not_root()
     extras = re.search(r"\.\[([a-z,]+)\]", " ".join(install))
     assert extras is not None
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(extras.group(1).split(",")) == {"cli", "http", "process", "documents"} <= set(known)
+    assert set(extras.group(1).split(",")) == {"cli", "http", "process", "documents", "otel"} <= set(known)
     assert instructions("USER") == [["fanout"]]
 
 

@@ -135,7 +135,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
 def test_every_option_of_the_worker_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         worker.parse(["--help"])
-    options = set(re.findall(r"(--[a-z]+)", capsys.readouterr().out)) - {"--help"}
+    options = set(re.findall(r"(--[a-z-]+)", capsys.readouterr().out)) - {"--help"}
     assert {found.partition(" ")[0] for found in first_words(section(CLI, "## `worker.py`"))} == options
 
 

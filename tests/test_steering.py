@@ -177,7 +177,14 @@ async def test_the_commands_answer_with_the_promised_shapes(fanout: Deployment) 
 
 async def test_a_call_that_cannot_be_is_refused_by_name(fanout: Deployment) -> None:
     batch = await fanout.client.submit("test.noop", [1], allow_unknown=True)
-    for wrong in ({"title": 5}, {"title": "\ud800"}, {"range_size": "5"}, {"range_size": True}):
+    for wrong in (
+        {"title": 5},
+        {"title": "\ud800"},
+        {"title": "two\nlines"},
+        {"title": "\x1b[2Jx"},
+        {"range_size": "5"},
+        {"range_size": True},
+    ):
         with pytest.raises(InvalidRequest):
             await fanout.client.submit("test.noop", [1], allow_unknown=True, **wrong)
     for reason in ("\0", "\ud800", "x" * 1_001, ""):

@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
     from fanout.states import BatchStatus
     from pydantic import ValidationError
 
+from workflows.details import batch_details
 from workflows.shards import SHARDED_ITEMS, Shards
 from workflows.submitting import submit
 from workflows.window import Window, local
@@ -61,6 +62,7 @@ class Batch:
         self._turn = 0
         self._progress = Progress(status="pending", total=0, completed=0, failed=0, cancelled=0)
         self._shown_status: BatchStatus | None = None
+        self._view: BatchView | None = None
         self._deadline: asyncio.Task[None] | None = None
         self._looks_while_paused = 0
 
@@ -293,6 +295,7 @@ class Batch:
             workflow.upsert_search_attributes(updates)
 
     def _show(self, view: BatchView) -> None:
+        self._view = view
         self._progress = Progress(
             status=view.status,
             total=view.total,
@@ -303,11 +306,4 @@ class Batch:
         self._show_details()
 
     def _show_details(self) -> None:
-        seen = self._progress
-        settled = seen.completed + seen.failed + seen.cancelled
-        percent = 100 if seen.total == 0 else 100 * settled // seen.total
-        workflow.set_current_details(
-            f"**{seen.status}**: {settled:,} of {seen.total:,} items settled ({percent} %)\n\n"
-            f"- {seen.completed:,} completed\n- {seen.failed:,} failed\n- {seen.cancelled:,} cancelled\n"
-            f"- {seen.total - settled:,} open"
-        )
+        workflow.set_current_details(batch_details(self._progress, self._view, workflow.now()))

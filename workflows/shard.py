@@ -6,6 +6,7 @@ with workflow.unsafe.imports_passed_through():
     from fanout.contracts import BatchView, Progress, RangeOutcome, ShardInput, ShardOutcome
     from pydantic import ValidationError
 
+from workflows.details import shard_details
 from workflows.window import Window
 
 
@@ -53,8 +54,7 @@ class Shard:
         self._completed += outcome.completed
         self._failed += outcome.failed
         self._cancelled += outcome.cancelled
-        settled = self._completed + self._failed + self._cancelled
-        workflow.set_current_details(f"{settled:,} of {self._total:,} items settled, {self._failed:,} failed")
+        workflow.set_current_details(shard_details(self.progress(), workflow.now()))
 
     def _on_view(self, view: BatchView) -> None:
         """A shard counts only what its own ranges did."""

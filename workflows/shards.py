@@ -11,6 +11,7 @@ from temporalio.workflow import ChildWorkflowHandle
 
 with workflow.unsafe.imports_passed_through():
     from fanout.contracts import ShardInput, ShardOutcome, Span
+    from fanout.logs import about
     from fanout.names import CHANGED_SIGNAL, shard_workflow_id
 
 from workflows.shard import Shard
@@ -70,7 +71,9 @@ class Shards:
             try:
                 await child.signal(CHANGED_SIGNAL)
             except ApplicationError:
-                workflow.logger.info("shard %s ended before it could be told", child.id)
+                workflow.logger.info(
+                    "shard %s ended before it could be told", child.id, extra=about(self._shard.batch_id)
+                )
 
     def _take(self) -> list[Span]:
         """The next shard's spans: about 20 ranges of the size that the ranges so far have reached."""

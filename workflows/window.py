@@ -24,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
         ShardInput,
         Span,
     )
+    from fanout.markdown import summary
     from fanout.states import BatchStatus
 
 from workflows.pace import PROBE_SECONDS, next_pace, window_size
@@ -180,7 +181,7 @@ class Window:
                 start_to_close_timeout=RANGE_LIMIT,
                 retry_policy=RANGE_RETRY,
                 activity_id=self._activity_id(span, name),
-                summary=name,
+                summary=summary(name),
             )
         except BaseException as error:
             if is_cancelled_exception(error):

@@ -1,17 +1,15 @@
 """The options that every command takes, before or after its name: declared once, here."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from fanout.errors import InvalidRequest
+from fanout.logs import LogFormat, LogLevel
 from fanout.servers import ServerOptions
 
 _PANEL = "Everywhere"
-
-LogLevel = Literal["debug", "info", "warning", "error"]
-LogFormat = Literal["text", "json"]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,9 @@
 
 import asyncio
 import inspect
-import json
-import logging
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -16,6 +12,7 @@ from fanout.cli.options import GlobalOptions
 from fanout.cli.output import Output, OutputClosed
 from fanout.cli.session import Session
 from fanout.errors import FanoutError, InvalidRequest, SchemaMismatch, ServerUnreachable, StackFailed
+from fanout.logs import LogSetup
 from fanout.settings import Settings
 
 DONE = 0
@@ -36,7 +33,7 @@ def run_command(command: Command, options: GlobalOptions, given: Mapping[str, An
     session = None
     try:
         _refuse_bad_text(given)
-        _set_up_logging(options)
+        LogSetup(options.log_level or "warning", options.log_format or "text").apply()
         session = Session(options, Settings.from_environment(), output)
         code = _call(command, session, given)
         output.flush()
@@ -78,23 +75,3 @@ def _refuse_bad_text(given: Mapping[str, Any]) -> None:
             str(value).encode()
         except UnicodeEncodeError:
             raise InvalidRequest(f"{name.replace('_', '-')}: the text is not UTF-8") from None
-
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
-
-
-def _set_up_logging(options: GlobalOptions) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
-    handler.setFormatter(_JsonLines() if options.log_format == "json" else text)
-    logging.basicConfig(level=(options.log_level or "warning").upper(), handlers=[handler])

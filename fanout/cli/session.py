@@ -15,6 +15,7 @@ from fanout.errors import ServerUnreachable
 from fanout.servers import Servers, choose_servers
 from fanout.settings import Settings, hide_password
 from fanout.store import OUTAGE
+from fanout.tracing import set_up_tracing
 
 
 @dataclass
@@ -35,9 +36,13 @@ class Session:
 
         Raises ServerUnreachable, also for a server that goes away meanwhile.
         """
+        tracing = set_up_tracing()
         with self.servers() as servers:
-            async with FanoutClient.connect(self.settings, servers=servers) as client:
-                yield client
+            async with FanoutClient.connect(self.settings, servers=servers, tracing=tracing) as client:
+                try:
+                    yield client
+                finally:
+                    await tracing.flush()
 
     @contextmanager
     def servers(self) -> Iterator[Servers]:

@@ -1,7 +1,9 @@
 """`FanoutClient`: submits batches and looks into them."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,13 +15,14 @@ from fanout.client.items import Items, key_fault
 from fanout.client.limits import Limits
 from fanout.client.schedules import Schedules
 from fanout.client.starting import Starter
-from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
+from fanout.client.submitting import SubmitOptions, SubmitOutcome, check_batch, refuse_unknown, store_batch
 from fanout.client.why import Inquiry
 from fanout.client.witness import Witness
 from fanout.devstack import running
 from fanout.errors import InvalidRequest, UnknownBatch
 from fanout.handlers import Handlers
 from fanout.live import Hub, Notifier
+from fanout.metrics import DatabaseGauges
 from fanout.names import BATCH_KEY_BYTES, HANDLER_NAME
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
@@ -27,6 +30,7 @@ from fanout.settings import Settings
 from fanout.states import BatchStatus
 from fanout.status import Status
 from fanout.store import BatchStore, Connection, Ticks, WorkerRow, check_place, check_schema, connect_pool
+from fanout.tracing import NO_TRACING, Tracing, tracing_of_process
 
 CONNECTIONS = 10
 NO_HANDLERS = Handlers(())
@@ -44,10 +48,14 @@ class FanoutClient:
         settings: Settings,
         handlers: Handlers,
         servers: Servers | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self.store = store
         self.hub = hub
         """What all readers of live progress share; it does nothing before the first one."""
+        self.gauges = DatabaseGauges(store.gauges)
+        self.suppressed: Counter[tuple[str, str]] = Counter()
         self.starter = starter
         self.temporal = temporal
         self.settings = settings
@@ -63,11 +71,14 @@ class FanoutClient:
         *,
         servers: Servers | None = None,
         handlers: Handlers = NO_HANDLERS,
+        tracing: Tracing | None = None,
     ) -> AsyncIterator["FanoutClient"]:
         """Connects to both servers: those that are given, else the environment's, else a running dev stack's.
 
-        `handlers` are accepted by `submit` even while no worker runs. Raises ServerUnreachable or SchemaMismatch.
+        `handlers` are accepted by `submit` even while no worker runs. In a process that uses OpenTelemetry submits
+        have spans, unless `tracing` says otherwise. Raises ServerUnreachable or SchemaMismatch.
         """
+        tracing = tracing or tracing_of_process()
         settings = settings or Settings.from_environment()
         servers = servers or choose_servers(settings, running(settings))
         pool = await connect_pool(
@@ -77,15 +88,15 @@ class FanoutClient:
         notifier = Notifier(ticks)
         try:
             database_id = await check_schema(pool)
-            temporal = await servers.connect_temporal()
+            temporal = await servers.connect_temporal(interceptors=tracing.interceptors)
             points = FaultPoints.armed(settings.fault_points)
             stale_after = timedelta(seconds=settings.heartbeat_seconds)
             store = BatchStore(pool, stale_after, points, notifier.note)
             chosen_by = servers.temporal_chosen_by
-            starter = Starter(temporal, settings.names, database_id, chosen_by, points, stale_after)
+            starter = Starter(temporal, settings.names, database_id, chosen_by, points, stale_after, tracing)
             hub = Hub(store, ticks, servers.listen_url)
             try:
-                yield cls(store, hub, starter, temporal, settings, handlers, servers)
+                yield cls(store, hub, starter, temporal, settings, handlers, servers, tracing)
             finally:
                 await hub.close()
         finally:
@@ -142,9 +153,19 @@ class FanoutClient:
         if connection is not None:
             await check_place(connection, self.starter.database_id)
         limit = self.settings.max_payload_bytes
-        batch_id, outcome = await store_batch(self.store, self.settings.names, options, items, limit, connection)
+        with self._tracing.submitting(options.handler) as span:
+            options = replace(options, traceparent=span.traceparent)
+            batch_id, outcome = await store_batch(self.store, self.settings.names, options, items, limit, connection)
+            span.came_to(batch_id, outcome)
+            return await self._start(options, batch_id, outcome, start=connection is None)
+
+    async def _start(
+        self, options: SubmitOptions, batch_id: UUID, outcome: SubmitOutcome, *, start: bool
+    ) -> BatchHandle:
+        if outcome is not SubmitOutcome.STARTED:
+            self.suppressed[options.handler, outcome.value] += 1
         handle = BatchHandle(self, batch_id, outcome)
-        if connection is None:
+        if start:
             await handle.start()
         return handle
 

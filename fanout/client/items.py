@@ -8,7 +8,7 @@ from unicodedata import category
 from pydantic import BaseModel
 
 from fanout.encoding import UnstorableValue, encode
-from fanout.errors import DuplicateItemKey, InvalidItem, InvalidRequest, OversizedItem
+from fanout.errors import DuplicateItemKey, InvalidItem, InvalidRequest, OversizedItem, shorten
 from fanout.names import BATCH_KEY_BYTES, ITEM_KEY_BYTES
 from fanout.store import StoredItem
 
@@ -62,6 +62,14 @@ def check_words(what: str, words: object, limit: int) -> str:
     if "\0" in words or words.encode(errors="replace").decode() != words:
         raise InvalidRequest(f"{what} holds U+0000 or a lone surrogate, which PostgreSQL cannot hold")
     return words
+
+
+def check_line(what: str, words: object, limit: int) -> str:
+    """The same for words that stand in one line, everywhere: control characters are refused too."""
+    checked = check_words(what, words, limit)
+    if any(category(character) in ("Cc", "Zl", "Zp") for character in checked):
+        raise InvalidRequest(f"{what} is one line without control characters: {shorten(repr(checked))}")
+    return checked
 
 
 def key_fault(key: str, limit: int) -> str | None:

@@ -25,9 +25,12 @@ from fanout.contracts import (
     BatchWorkflow,
 )
 from fanout.errors import ServerUnreachable
+from fanout.logs import about
+from fanout.markdown import code, summary
 from fanout.names import CHANGED_SIGNAL, Names
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.store import BatchRow
+from fanout.tracing import NO_TRACING, Tracing
 
 log = logging.getLogger("fanout.client")
 
@@ -58,6 +61,13 @@ def _lost_answer() -> RPCError:
     return RPCError("the answer was lost at a fault point", RPCStatusCode.UNAVAILABLE, b"")
 
 
+def _details(batch: BatchRow) -> str:
+    """What the Web UI shows of a batch for good."""
+    facts = {"title": batch.title, "handler": batch.handler, "key": batch.key, "batch": str(batch.id)}
+    lines = [f"- {name}: {code(value)}" for name, value in facts.items() if value is not None]
+    return "\n".join([*lines, f"- items: {batch.total:,}"])
+
+
 class Starter:
     """Starts and wakes the workflows of one deployment in one namespace."""
 
@@ -69,7 +79,9 @@ class Starter:
         chosen_by: str,
         points: FaultPoints | None = None,
         stale_after: timedelta = LONGEST_TASK_TIMEOUT,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self._temporal = temporal
         # As long as a dead worker's items wait anyway.
         self._task_timeout = max(SHORTEST_TASK_TIMEOUT, min(LONGEST_TASK_TIMEOUT, stale_after))
@@ -100,6 +112,11 @@ class Starter:
 
     @after(FaultPoint.WORKFLOW_STARTED, _lost_answer)
     async def _start(self, batch: BatchRow) -> None:
+        # Whoever starts it later, a sweeper for instance, continues the trace of its submit.
+        with self._tracing.continuing(batch.options.get("traceparent")):
+            await self._signal_with_start(batch)
+
+    async def _signal_with_start(self, batch: BatchRow) -> None:
         await self._temporal.start_workflow(
             BatchWorkflow.run,
             BatchStart(batch_id=batch.id, database_id=self.database_id, handler=batch.handler, key=batch.key),
@@ -108,8 +125,8 @@ class Starter:
             id_conflict_policy=WorkflowIDConflictPolicy.UNSPECIFIED,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             start_signal=CHANGED_SIGNAL,
-            static_summary=(batch.title or f"{batch.handler} {batch.key}")[:150],
-            static_details=f"batch {batch.id}: {batch.total:,} items for {batch.handler}",
+            static_summary=summary(batch.title or f"{batch.handler} {batch.key}"),
+            static_details=_details(batch),
             search_attributes=self._attributes(batch) if self._searchable else TypedSearchAttributes.empty,
             task_timeout=self._task_timeout,
             rpc_timeout=START_SECONDS,
@@ -135,5 +152,6 @@ class Starter:
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
-            log.warning("batch %s: its workflow was not told of the cancel: %s", batch.id, error.status.name)
+            fields = about(batch.id, handler=batch.handler, key=batch.key)
+            log.warning("the workflow was not told of the cancel: %s", error.status.name, extra=fields)
         return True

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from fanout.client.comparing import Comparison
 from fanout.client.dedup import Dedup
-from fanout.client.items import Items, check_key, check_words, chunks
+from fanout.client.items import Items, check_key, check_line, chunks
 from fanout.client.limits import Limits
 from fanout.contracts import RANGE_ITEMS
 from fanout.encoding import Fingerprint
@@ -45,6 +45,7 @@ class SubmitOptions:
     dedup: Dedup = FOREVER
     by_key_alone: bool = False
     """Whether whatever batch has the key is joined: our items are then not compared, and not even read."""
+    traceparent: str | None = None
 
     def __post_init__(self) -> None:
         check_handler(self.handler)
@@ -53,7 +54,7 @@ class SubmitOptions:
         if self.key is not None:
             check_key(self.key)
         if self.title is not None:
-            check_words("a title", self.title, TITLE_CHARACTERS)
+            check_line("a title", self.title, TITLE_CHARACTERS)
         if self.range_size is not None:
             check_range_size(self.range_size)
         if self.origin not in ORIGINS:
@@ -61,7 +62,12 @@ class SubmitOptions:
 
     def stored(self, total: int) -> dict[str, Any]:
         """What the row of a batch of `total` items keeps."""
-        given = {"range_size": self.range_size, "on_close": self.on_close, "dedup": self.dedup.stored}
+        given = {
+            "range_size": self.range_size,
+            "on_close": self.on_close,
+            "dedup": self.dedup.stored,
+            "traceparent": self.traceparent,
+        }
         return {**{name: value for name, value in given.items() if value is not None}, **self.limits.stored(total)}
 
     @property

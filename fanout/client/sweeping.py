@@ -13,6 +13,8 @@ from temporalio.client import Client
 
 from fanout.client.starting import Starter
 from fanout.client.witness import Finding, Sighting, Witness
+from fanout.logs import about
+from fanout.metrics import NO_METERS, Meters
 from fanout.settings import Settings
 from fanout.states import BatchStatus
 from fanout.store import FIRST, BatchStore, QuietBatch, Standstill, SweepStore
@@ -96,7 +98,7 @@ class SweepReport:
 
     def heal(self, batch_id: UUID, action: str, evidence: dict[str, Any]) -> None:
         """A batch that was changed or started."""
-        log.warning("batch %s: %s by the sweeper; %s", batch_id, action, evidence)
+        log.warning("%s by the sweeper; %s", action, evidence, extra=about(batch_id))
         self.healed.append({"batch_id": batch_id, "action": action, "evidence": evidence})
 
     def leave(self, batch_id: UUID, cause: str, evidence: dict[str, Any]) -> None:
@@ -119,8 +121,10 @@ class Sweeping:
         starter: Starter,
         database_id: UUID,
         settings: Settings,
+        meters: Meters = NO_METERS,
     ) -> None:
         self._sweeps = sweeps
+        self._meters = meters
         self._batches = batches
         self._witness = Witness(temporal, settings.names, database_id)
         self._starter = starter
@@ -162,7 +166,7 @@ class Sweeping:
             await self._sweep(batch, pollers, report)
         except Exception as error:
             # One batch's trouble must not keep the others from being looked at, whatever it is.
-            log.warning("batch %s could not be swept: %s", batch.id, error, exc_info=True)
+            log.warning("the batch could not be swept", exc_info=True, extra=about(batch.id, handler=batch.handler))
             report.failed += 1
             report.leave(batch.id, "error", {"row": batch.evidence, "error": type(error).__name__})
 
@@ -181,6 +185,7 @@ class Sweeping:
         elif not agreed and verdict.action is not Action.START:
             report.leave(batch.id, "not_agreed_yet", evidence)
         elif await self._act(batch, verdict.action, said, evidence):
+            self._meters.count_swept(DONE[verdict.action])
             report.heal(batch.id, DONE[verdict.action], evidence)
         else:
             report.leave(batch.id, "moved_on", evidence)
@@ -192,7 +197,8 @@ class Sweeping:
         if verdict.cause is not None and agreed and verdict.cause not in seen.told:
             data = {"cause": verdict.cause, "evidence": evidence}
             if await self._sweeps.tell_once(batch.id, verdict.cause, "stalled", data):
-                log.warning("batch %s stands still: %s", batch.id, verdict.cause)
+                self._meters.count_stalled(verdict.cause)
+                log.warning("it stands still: %s", verdict.cause, extra=about(batch.id, handler=batch.handler))
         slow = batch.status is BatchStatus.PROCESSING and seen.quiet_seconds >= self._stall_seconds
         if slow and "slow" not in seen.told:
             await self._sweeps.tell_once(batch.id, "slow", "slow", {"evidence": evidence})

@@ -13,6 +13,7 @@ from fanout.errors import NotCompleted
 from fanout.handlers.context import Context
 from fanout.handlers.definition import Handler
 from fanout.handlers.outcomes import Ending, Outcome, classify, describe
+from fanout.logs import begin_item, end_item
 
 RESULT_CODE = "unstorable_result"
 
@@ -64,6 +65,7 @@ def completed(result: Any, limit: int, context: Context) -> Outcome:
 
 async def call_on_loop(handler: Handler, payload: str, context: Context, limit: int) -> Outcome:
     """Awaits a coroutine handler; CancelledError passes through, for the caller to say whose cancellation it was."""
+    begin_item(context)
     try:
         result = await handler.function(*arguments(handler, read_payload(handler, payload), context))
         return completed(result, limit, context)
@@ -79,6 +81,7 @@ def call_blocking(
     handler: Handler, payload: str, context: Context, limit: int, run: Callable[[Any], Any] = asyncio.run
 ) -> Outcome:
     """Calls a handler in this thread; a coroutine is run by `run`. Never raises."""
+    token = begin_item(context)
     try:
         result = handler.function(*arguments(handler, read_payload(handler, payload), context))
         if inspect.iscoroutine(result):
@@ -86,6 +89,8 @@ def call_blocking(
         return completed(result, limit, context)
     except BaseException as error:
         return _raised(error, handler, context)
+    finally:
+        end_item(token)
 
 
 def _raised(error: BaseException, handler: Handler, context: Context) -> Outcome:

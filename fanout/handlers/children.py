@@ -28,8 +28,10 @@ from fanout.handlers.context import Cancellation, Context
 from fanout.handlers.outcomes import Ending, Outcome, describe
 from fanout.handlers.registry import BrokenModule, Handlers, load_handlers
 from fanout.handlers.transactions import Settlement
+from fanout.logs import LogSetup
 from fanout.settings import Settings
 from fanout.store import Effects
+from fanout.tracing import tracing_of_process
 
 _PR_SET_PDEATHSIG = 1
 TERM_SECONDS = 0.1
@@ -71,7 +73,7 @@ class Children:
                 max_workers=self._size,
                 context=get_context("spawn"),
                 initializer=_initialize,
-                initargs=(self._modules, os.getpid(), [path for path in sys.path if path], self._database_url),
+                initargs=(self._modules, os.getpid(), _path(), self._database_url, LogSetup.of_this_process()),
             )
         future: Future[Outcome] = self._pool.schedule(_call, args=(name, payload, facts, file, limit))
         return future
@@ -80,6 +82,10 @@ class Children:
         """Kills every child."""
         if self._pool is not None:
             _end(self._pool)
+
+
+def _path() -> list[str]:
+    return [path for path in sys.path if path]
 
 
 def _end(pool: Any) -> None:
@@ -111,14 +117,17 @@ class _Child:
         # One loop for all items: what a module made for its loop must not meet another one.
         self._loop = asyncio.Runner()
         self._effects = None if database_url is None else Effects(database_url, 1)
+        # Spans of a child are its handlers' own: the worker keeps those of attempts, which a death must not take along.
+        self._tracing = tracing_of_process()
 
     def call(self, name: str, payload: str, facts: dict[str, Any], file: Path, limit: int) -> Outcome:
         """Runs the handler `name`; ends this process where its memory limit was too small."""
         handler = self._handlers[name]
+        traceparent = facts.pop("traceparent", None)
         context = self._context(facts, file, limit)
         if context.cancelled:
             return Outcome(Ending.INTERRUPTED)
-        with _memory_limit(handler.memory_limit):
+        with self._tracing.continuing(traceparent), _memory_limit(handler.memory_limit):
             outcome = call_blocking(handler, payload, context, limit, self._loop.run)
         if outcome.ending is Ending.LOST:
             os._exit(OUT_OF_MEMORY)
@@ -146,13 +155,17 @@ def _memory_limit(limit: int | None) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def _initialize(modules: tuple[str, ...], parent: int, path: list[str], database_url: str | None) -> None:
+def _initialize(
+    modules: tuple[str, ...], parent: int, path: list[str], database_url: str | None, logs: LogSetup | None
+) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _let_no_death_look_like_an_end()
     sys.path[:] = path
+    if logs is not None:
+        logs.apply()
     try:
         _made.append(_Child(modules, database_url))
     except BrokenModule as error:

@@ -5,10 +5,12 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from fanout.errors import NoTransaction
 from fanout.handlers.transactions import Settlement, Transaction
+from fanout.logs import ItemLogger, about
 
 
 class Cancellation:
@@ -99,13 +101,24 @@ class Context:
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that carries the ids of this item."""
-        ids = {
-            "batch_id": str(self.batch_id),
-            "item_key": self.item_key,
-            "seq": self.seq,
-            "attempt": self.attempt,
-        }
-        return logging.LoggerAdapter(logging.getLogger(f"fanout.handler.{self.handler}"), ids)
+        return ItemLogger(logging.getLogger(f"fanout.handler.{self.handler}"), self.log_fields)
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of every line that is logged while this item's handler runs."""
+        return about(
+            self.batch_id,
+            handler=self.handler,
+            key=self.key,
+            item_key=self.item_key,
+            seq=self.seq,
+            attempt=self.attempt,
+        )
+
+    @property
+    def trace_facts(self) -> dict[str, str | int]:
+        """What the span of this attempt tells of it."""
+        return {**self.log_fields, "epoch": self.epoch}
 
     @property
     def cancelled(self) -> bool:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -28,6 +29,7 @@ from fanout.handlers.definition import Handler, Mode
 from fanout.handlers.outcomes import Ending, Outcome, ProcessDied, describe
 from fanout.handlers.registry import Handlers
 from fanout.store import Effects
+from fanout.tracing import NO_TRACING, Tracing
 
 ISOLATED_ITEMS = 4
 """How many items whose executions died a worker runs at once, each alone in a child process."""
@@ -45,7 +47,8 @@ Owner = TypeVar("Owner")
 class Work(Generic[Owner]):
     """One claimed item on its way through the runner; `owner` is the engine's own note.
 
-    An `isolated` item runs in a child process whatever its handler's mode, one of at most four at once.
+    An `isolated` item runs in a child process whatever its handler's mode, one of at most four at once. Its `span` is a
+    child of `parent` and linked to `previous`, the span of an earlier attempt, where attempts are traced.
     """
 
     owner: Owner
@@ -53,6 +56,9 @@ class Work(Generic[Owner]):
     payload: str
     context: Context
     isolated: bool = False
+    parent: Any = None
+    previous: str | None = None
+    span: Any = None
     started: float | None = None
     deadline: float | None = None
     running: "asyncio.Task[Outcome] | Future[Outcome] | None" = None
@@ -98,7 +104,9 @@ class Runner(Generic[Owner]):
         on_blocked: Callable[[Blockage[Work[Owner]]], None] = lambda blockage: None,
         effects: Effects | None = None,
         database_url: str | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self._handlers = handlers
         self._limit = result_limit
         self._on_reports = on_reports
@@ -194,10 +202,12 @@ class Runner(Generic[Owner]):
         self._running[work] = None
         work.started = time.monotonic()
         timeout = work.handler.timeout.total_seconds()
+        work.span = self._tracing.begin(work.context, work.parent, work.previous)
         try:
             if work.mode == "loop":
                 work.deadline = self._watch.clock + timeout
-                task = self._loop.create_task(call_on_loop(work.handler, work.payload, work.context, self._limit))
+                call = call_on_loop(work.handler, work.payload, work.context, self._limit)
+                task = self._loop.create_task(call, context=self._tracing.inside(work.span))
                 work.running = task
                 task.add_done_callback(lambda done: self._ended(group, work, done))
                 return
@@ -215,12 +225,14 @@ class Runner(Generic[Owner]):
     def _begin_aside(self, work: Work[Owner]) -> Future[Outcome]:
         context = work.context
         if work.mode == "thread":
-            return self._threads.submit(call_blocking, work.handler, work.payload, context, self._limit)
+            run = (self._tracing.inside(work.span) or copy_context()).run
+            return self._threads.submit(run, call_blocking, work.handler, work.payload, context, self._limit)
         file = self._folder / f"{context.batch_id}-{context.seq}-{time.monotonic_ns()}"
         work.context = replace(context, cancellation=Cancellation(file))
         names = ("batch_id", "handler", "key", "item_key", "seq", "attempt", "epoch")
         facts = {name: getattr(context, name) for name in names}
         facts["claim_id"] = None if context.settlement is None else context.settlement.claim_id
+        facts["traceparent"] = self._tracing.traceparent(work.span)
         children = self._suspects if work.isolated else self._children
         return children.schedule(work.handler.name, work.payload, facts, file, self._limit)
 

@@ -4,6 +4,7 @@ from fanout.store.batches import BatchStore, Reopened
 from fanout.store.browsing import Browsing, FailureGroup, PageRow, Settles, Wanted, step
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
+from fanout.store.gauges import Gauges, GaugeStore, HeldWork, OpenWork
 from fanout.store.health import ClockWitness, HealthStore, ServerFacts, StaleClaim, StoppedBatch, Surge
 from fanout.store.joins import Joins
 from fanout.store.news import OnChange, nobody
@@ -58,7 +59,10 @@ __all__ = [
     "Ear",
     "Effects",
     "FailureGroup",
+    "GaugeStore",
+    "Gauges",
     "HealthStore",
+    "HeldWork",
     "Holder",
     "ItemRow",
     "ItemStanding",
@@ -66,6 +70,7 @@ __all__ = [
     "LastSweep",
     "NewBatch",
     "OnChange",
+    "OpenWork",
     "PageRow",
     "Pool",
     "Position",

@@ -13,6 +13,7 @@ from fanout.errors import KeyHeld, UnknownItem
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus
 from fanout.store.browsing import Browsing
+from fanout.store.gauges import GaugeStore
 from fanout.store.health import HealthStore
 from fanout.store.joins import Joins
 from fanout.store.news import OnChange, nobody, noted
@@ -89,6 +90,11 @@ class BatchStore:
     def purges(self) -> PurgeStore:
         """What deletes closed batches."""
         return PurgeStore(self._pool)
+
+    @property
+    def gauges(self) -> GaugeStore:
+        """Bounded looks at what is open, for metrics."""
+        return GaugeStore(self._pool, self._stale_after)
 
     @asynccontextmanager
     async def submitting(self) -> AsyncIterator[Submission]:

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from fanout.errors import DatabaseAway, ServerUnreachable
+from fanout.logs import about
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.store.faults import OUTAGE
 from fanout.store.pool import Connection, Pool, connect_pool
@@ -62,7 +63,7 @@ class Effects:
                 pool = await self._connected()
                 return bool(await pool.fetchval(STATEMENTS["is_settled"], batch_id, seq, claim_id))
             except ABSENCE as error:
-                log.warning("batch %s seq %d: looking up a commit: %s", batch_id, seq, type(error).__name__)
+                log.warning("looking up a commit: %s", type(error).__name__, extra=about(batch_id, seq=seq))
                 await asyncio.sleep(RETRY_SECONDS * random.uniform(0.5, 1))
 
     async def _connected(self) -> Pool:

@@ -143,11 +143,15 @@ class ClaimedItem:
     attempts: int
     crashes: int
     throttles: int
+    traceparent: str | None = None
+    """The span of the attempt that left its error on the row, where attempts are traced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The answer to a claim; `current` is False when the batch moved on: another epoch, or not processing.
+
+    `lost` counts the rows that it took over from workers that are dead.
 
     `breaker_in` is given while the batch's breaker is open: the seconds until the next probe, 0 or less if it is due.
     """
@@ -155,6 +159,7 @@ class Claim:
     current: bool
     items: list[ClaimedItem]
     breaker_in: float | None = None
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

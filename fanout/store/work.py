@@ -1,8 +1,9 @@
 """The statements of a worker: claim, settle, give back, and the lease that makes its claims count."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -13,6 +14,8 @@ from fanout.store.news import OnChange, nobody, noted
 from fanout.store.pool import Pool
 from fanout.store.rows import Claim, ClaimedItem, Completion, Remainder, Verdict, WorkerFacts
 from fanout.store.statements import STATEMENTS
+
+NOTHING: Mapping[str, Any] = {}
 
 
 class WorkStore:
@@ -55,7 +58,8 @@ class WorkStore:
             STATEMENTS["claim"], batch_id, epoch, lo, hi, limit, claim_id, worker_id, self._stale_after, probe
         )
         items = [_claimed(record, claim_id) for record in records if record["seq"] is not None]
-        return Claim(bool(records[0]["current"]), items, records[0]["breaker_in"])
+        first = records[0]
+        return Claim(bool(first["current"]), items, first["breaker_in"], first["lost"])
 
     @noted
     async def open_breaker(self, batch_id: UUID, error_type: str, delay: timedelta, in_a_row: int) -> None:
@@ -134,8 +138,11 @@ class WorkStore:
         return settled
 
     @after(FaultPoint.WORKER_REFRESHED)
-    async def refresh_worker(self, worker: WorkerFacts) -> None:
-        """Renews the lease of everything that this worker claimed, or takes it out for the first time."""
+    async def refresh_worker(self, worker: WorkerFacts, holds: Mapping[str, Any] = NOTHING) -> None:
+        """Renews the lease of everything that this worker claimed, or takes it out for the first time.
+
+        `holds` is what it tells of its claims, by handler.
+        """
         await self._pool.execute(
             STATEMENTS["refresh_worker"],
             worker.id,
@@ -143,6 +150,7 @@ class WorkStore:
             json.dumps(worker.handlers),
             worker.build,
             worker.concurrency,
+            json.dumps(dict(holds)),
         )
 
     @after(FaultPoint.WORKER_REMOVED)
@@ -171,6 +179,7 @@ def _claimed(record: asyncpg.Record, claim_id: UUID) -> ClaimedItem:
         attempts=record["attempts"],
         crashes=record["crashes"],
         throttles=record["throttles"],
+        traceparent=record["traceparent"],
     )
 
 

@@ -26,6 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from fanout import BatchHandle
 from fanout.client.submitting import SubmitOptions, store_batch
 from fanout.client.sweeping import Sweeping, SweepReport
+from fanout.metrics import NO_METERS, Meters
 from fanout.store import FIRST, QuietBatch, SweepStore, check_schema
 from tests.support import Deployment, WorkerProcess, eventually
 
@@ -50,13 +51,15 @@ async def sweeper(
     *,
     temporal: Client | None = None,
     limit_seconds: float | None = None,
+    meters: Meters = NO_METERS,
 ) -> Sweeping:
     """A sweeper in this process, with the tests' short interval."""
     settings = fanout.settings.with_values({"sweep_every_seconds": EVERY_SECONDS, "stall_after_seconds": STALL_SECONDS})
     sweeps = store(fanout.pool, timedelta(seconds=settings.heartbeat_seconds))
     client = fanout.client
     database_id = await check_schema(fanout.pool)
-    made = Sweeping(sweeps, client.store, temporal or client.temporal, client.starter, database_id, settings)
+    witness = temporal or client.temporal
+    made = Sweeping(sweeps, client.store, witness, client.starter, database_id, settings, meters)
     if limit_seconds is not None:
         made._limit_seconds = limit_seconds
     return made

@@ -11,6 +11,7 @@ import pytest
 
 from fanout import BatchHandle
 from fanout.contracts import BatchStart, BatchWorkflow
+from fanout.metrics import Meters
 from fanout.store import SweepStore, check_schema
 from fanout.store.audit import count_recorded_twice, install_audit
 from tests.ledger import calls
@@ -189,11 +190,25 @@ async def test_after_three_revivals_a_batch_is_given_up(fanout: Deployment) -> N
     assert await fanout.client.store.read_violations(batch.batch_id) == []
 
 
+class Noted(Meters):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def count_swept(self, action: str) -> None:
+        self.told.append(action)
+
+    def count_stalled(self, cause: str) -> None:
+        self.told.append(cause)
+
+
 async def test_a_run_that_names_another_batch_is_not_this_ones(fanout: Deployment) -> None:
+    meters = Noted()
     batch = await stored_alone(fanout)
     await start_by_hand(fanout, batch, batch_id=uuid4())
     await quiet(fanout)
-    sweeping = await sweeper(fanout)
+    sweeping = await sweeper(fanout, meters=meters)
     first, second = await two_passes(fanout, sweeping)
     assert [line["cause"] for line in (*first.left_alone, *second.left_alone)] == ["run_of_other_batch"] * 2
     assert [event["cause"] for event in await told(fanout, batch, "stalled")] == ["run_of_other_batch"]
@@ -201,6 +216,7 @@ async def test_a_run_that_names_another_batch_is_not_this_ones(fanout: Deploymen
     [healed] = (await sweeping.run_pass()).healed
     assert healed["action"] == "started"
     assert (await sweeping.run_pass()).left_alone[0]["cause"] == "nobody_polls"
+    assert meters.told == ["run_of_other_batch", "started"]
 
 
 async def test_a_batch_whose_workflow_belongs_to_another_database_is_left_alone(fanout: Deployment) -> None:

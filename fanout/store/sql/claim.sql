@@ -26,7 +26,7 @@ with batch as materialized (
     set status = 'processing', claim_id = $6, worker_id = $7, due_at = null, claimed_at = clock_timestamp(),
         crashes = r.crashes + (r.status = 'processing')::integer
     where r.batch_id = $1 and r.seq = any(array(select seq from chosen))
-    returning r.seq, r.attempts, r.crashes, r.throttles
+    returning r.seq, r.attempts, r.crashes, r.throttles, r.error ->> 'traceparent' as traceparent
 ), told as (
     select fanout.emit($1, jsonb_agg(jsonb_build_object(
         'kind', 'lost', 'class', 'lost', 'data', jsonb_build_object(
@@ -34,7 +34,8 @@ with batch as materialized (
     from chosen c where c.lost
 )
 select (select count(*) from batch) = 1 as current, (select breaker_in from batch where not free) as breaker_in,
-       w.seq, w.attempts, w.crashes, w.throttles, i.item_key, i.payload
+       (select count(*)::integer from chosen where lost) as lost,
+       w.seq, w.attempts, w.crashes, w.throttles, w.traceparent, i.item_key, i.payload
 from told
 left join claimed w on true
 -- A subselect by key for each row, and offset 0: a plain join to items would scan the whole batch while it has no statistics.
@@ -45,7 +46,7 @@ order by w.seq;
 
 -- name: read_claim
 -- The rows that a claim holds whose answer was lost.
-select w.seq, w.attempts, w.crashes, w.throttles, i.item_key, i.payload
+select w.seq, w.attempts, w.crashes, w.throttles, w.error ->> 'traceparent' as traceparent, i.item_key, i.payload
 from fanout.results w
 left join lateral (
     select item_key, payload from fanout.items where batch_id = $1 and seq = w.seq offset 0

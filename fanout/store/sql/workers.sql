@@ -1,8 +1,8 @@
 -- name: refresh_worker
 -- The lease of all that this worker claimed. Repeating it is harmless; a row that was removed comes back.
-insert into fanout.workers as w (id, identity, handlers, build, concurrency) values ($1, $2, $3, $4, $5)
+insert into fanout.workers as w (id, identity, handlers, build, concurrency, holds) values ($1, $2, $3, $4, $5, $6)
 on conflict (id) do update
-    set seen_at = clock_timestamp(),
+    set seen_at = clock_timestamp(), holds = excluded.holds,
         fresh_since = case when w.seen_at > clock_timestamp() - interval '3 seconds'
             then w.fresh_since else clock_timestamp() end;
 
