@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import asyncpg
+import httpx
 import pytest
 
 from fanout.devstack import Stack
 from fanout.store import SCHEMA_VERSION
-from tests.support import ROOT, Deployment
+from tests.support import ROOT, Deployment, eventually
 from tests.test_cli import ROW, bare, jsonl, lines
 from tests.test_demo import REAL, home, processes_of, until_gone
 
@@ -140,12 +141,22 @@ def test_the_stack_is_ready_for_clients_and_ends_with_its_command(home: Path) ->
     assert not processes_of(home)
 
 
+async def is_ready(http_url: str) -> bool:
+    async with httpx.AsyncClient(base_url=http_url) as api:
+        with suppress(httpx.TransportError):
+            return (await api.get("/ready")).status_code == 200
+    return False
+
+
 def test_dev_works_batches_and_drains_on_an_interrupt(home: Path, tmp_path: Path) -> None:
     with start(home, "dev", FANOUT_HANDLERS="tests.handlers.basic") as dev:
+        assert dev.stdout
         assert dev.stderr
+        http_url = json.loads(dev.stdout.readline())["http_url"]
         assert any("is ready" in line for line in dev.stderr)
         done = bare(home, "submit", "test.echo", "--items", jsonl(tmp_path, 1), "--wait", "--json")
         assert lines(done)[1]["status"] == "completed"
+        asyncio.run(eventually(lambda: is_ready(http_url)))
         dev.send_signal(signal.SIGINT)
         _, said = dev.communicate(timeout=60)
     assert (dev.returncode, "Traceback" in said) == (0, False), said

@@ -17,6 +17,7 @@ EXTRAS = (
     "typer",
     "rich",
     "httpx",
+    "fastapi",
     "starlette",
     "sse_starlette",
     "uvicorn",
