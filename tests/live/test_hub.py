@@ -92,7 +92,7 @@ async def test_a_listener_that_is_killed_listens_again_and_misses_nothing(url: s
                 [listener] = await found.heard()
                 await found.pool.execute("select pg_terminate_backend($1)", listener)
                 await settle(found, actor, batch_id, 10, failing=2)
-                await until(lambda: notes.settled()[-1] == 10 * round_, seconds=10)  # noqa: B023
+                await until(lambda: notes.settled()[-1] == 10 * round_, seconds=20)  # noqa: B023
             await until(lambda: notes.events().count("failed") == 6)
             await until(lambda: not found.hub.degraded)
         assert notes.ids() == list(range(1, 9))
