@@ -11,13 +11,16 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
+from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
 from fanout import BatchHandle, FanoutClient, Item, Status
+from fanout.contracts import BatchStart, BatchWorkflow
 from fanout.errors import InvalidItem
+from fanout.store import check_schema
 from fanout.store.audit import count_recorded_twice, count_settles, install_audit
 from tests.ledger import calls, closed, events, executions, start_worker
 from tests.support import ROOT, Deployment, eventually
@@ -38,6 +41,23 @@ async def test_repeats_of_a_closed_key_run_nothing(fanout: Deployment) -> None:
         "select count(*) from fanout.duplicates where batch_id = $1", first.batch_id
     )
     assert duplicates == 20
+    assert (await first.retry()).reopened == 1
+    await closed(first)
+    assert [len(calls(fanout, seq)) for seq in range(2)] == [1, 2]
+
+
+async def test_a_workflow_whose_batch_was_never_stored_ends_by_itself(fanout: Deployment) -> None:
+    """As after a start that was made before its insert, which was then rolled back."""
+    await start_worker(fanout)
+    start = BatchStart(batch_id=uuid4(), database_id=await check_schema(fanout.pool), handler="case.type", key="gone")
+    queue = fanout.settings.names.task_queue
+    handle = await fanout.temporal.start_workflow(
+        BatchWorkflow.run, start, id="fanout/case.type/gone", task_queue=queue
+    )
+    with pytest.raises(WorkflowFailureError):
+        await asyncio.wait_for(handle.result(), 60)
+    assert [status async for status in fanout.client.list()] == []
+    assert calls(fanout, 0) == []
 
 
 async def test_two_submits_of_one_key_at_once_make_one_batch(fanout: Deployment) -> None:

@@ -202,7 +202,7 @@ async def test_clients_that_post_one_key_at_once_are_told_alike(fanout: Deployme
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 1
 
 
-ODD_KEYS = ("123", "a/b", "a:b", "ключ", ".", "..", "%2F", "é", "e\u0301", "a", "a ", "€" * 50)
+ODD_KEYS = ("123", "a/b", "a:b", "ключ", ".", "..", "%2F", "é", "e\u0301", "a", "a ", "b:c", "c", "€" * 50)
 
 
 async def test_odd_keys_are_keys_of_their_own(fanout: Deployment) -> None:

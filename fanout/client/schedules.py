@@ -26,7 +26,7 @@ from fanout.client.schedule_forms import Forms
 from fanout.client.schedule_preview import Preview, Previewer
 from fanout.client.starting import START_SECONDS
 from fanout.errors import ForeignSchedule, InvalidRequest, InvalidSchedules, UnknownSchedule
-from fanout.names import Names
+from fanout.names import SCHEDULE_ID, Names
 
 TRIES = 20
 TRY_AGAIN_SECONDS = 0.1
@@ -105,6 +105,8 @@ class Schedules:
 
         Raises UnknownSchedule, or ForeignSchedule for what somebody else made, such as the sweeper's.
         """
+        if not SCHEDULE_ID.fullmatch(schedule_id):
+            raise UnknownSchedule(schedule_id)
         if not await self._delete(schedule_id):
             if await self._find(schedule_id) is not None:
                 raise ForeignSchedule(schedule_id)

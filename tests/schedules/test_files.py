@@ -46,6 +46,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("interval", "interval = 'often'", "as 90s, 10m, 2h or 7d"),
     ("time_zone", "time_zone = 'Europe/Atlantis'", "no name of the IANA database"),
     ("time_zone", "time_zone = '../UTC'", "no name of the IANA database"),
+    *(("time_zone", f"time_zone = '{name}'", "no name of the IANA") for name in ("", "Europe", "localtime", "/etc")),
     ("jitter", "jitter = '400d'", "at most 365d"),
     ("overlap", "overlap = 'wait'", "'skip', 'buffer_one'"),
     ("catch_up", "catch_up = '9s'", "at least 10s"),

@@ -64,6 +64,25 @@ async def test_healthy_batches_are_never_touched_however_long_they_run(fanout: D
     assert await fanout.pool.fetchval("select failed from fanout.last_sweep") == 0
 
 
+NO_RENEWAL = """create function hold_lease() returns trigger language plpgsql as
+$$ begin new.seen_at := old.seen_at; return new; end $$;
+create trigger hold_lease before update of seen_at on fanout.workers for each row execute function hold_lease()"""
+
+
+@pytest.mark.chaos
+async def test_items_that_end_just_as_their_lease_does_are_settled_once(fanout: Deployment) -> None:
+    """Leases are not renewed, and passes come as often as they may: neither they nor a takeover undo a success."""
+    await install_audit(fanout.pool)
+    await start_worker(fanout, "--concurrency", "250", handlers="tests.handlers.swept", FANOUT_SWEEP_EVERY_SECONDS="1")
+    await fanout.pool.execute(NO_RENEWAL)
+    lease = fanout.settings.heartbeat_seconds
+    batch = await fanout.client.submit("swept.work", [lease - 0.05 + number / 5_000 for number in range(500)])
+    status = await closed(batch, 200)
+    assert (status.status, status.completed) == ("completed", 500)
+    assert await count_recorded_twice(fanout.pool, batch.batch_id) == 0
+    assert await fanout.client.store.read_violations(batch.batch_id) == []
+
+
 async def test_a_terminated_batch_closes_with_the_operators_reason(fanout: Deployment) -> None:
     await start_worker(fanout, "--concurrency", "2", handlers="tests.handlers.swept")
     batch = await fanout.client.submit("swept.work", [0.2] * 400)
