@@ -1,9 +1,10 @@
-"""Whether this process lives, and whether it can work."""
+"""Whether this process lives, whether it can work, and how the work goes."""
 
 import asyncio
 from datetime import timedelta
 
 from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError
 
@@ -13,6 +14,7 @@ from fanout.http.models import Health, Readiness
 from fanout.http.problems import RETRY_AFTER_SECONDS, Refusal
 from fanout.http.routes import ApiRoute, problems
 from fanout.http.service import TheClient
+from fanout.metrics import CONTENT_TYPE, exposition
 from fanout.store import OUTAGE
 
 routes = APIRouter(route_class=ApiRoute)
@@ -37,6 +39,12 @@ async def show_readiness(client: TheClient) -> Readiness:
         later = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         raise Refusal(503, "not_ready", detail, later, setting=wrong[0][1])
     return Readiness()
+
+
+@routes.get("/metrics", response_class=PlainTextResponse)
+async def show_metrics(client: TheClient) -> PlainTextResponse:
+    """Gauges from the rows and this process's duplicates, in Prometheus' text format; the rest is told by workers."""
+    return PlainTextResponse(await exposition(client), media_type=CONTENT_TYPE)
 
 
 Wrong = tuple[str, str] | None
