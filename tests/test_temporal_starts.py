@@ -142,6 +142,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"handler": "test.echo", "items": [], "schedule": {"id": "x", "zone": "UTC"}}, "invalid_request", "schedule is"),
     ({"handler": "test.echo", "items": [], "schedule": {**FIRED, "time_zone": "Mars"}}, "invalid_request", "IANA"),
     ({"handler": "test.echo", "items": [], "schedule": FIRED, "key": "{when}"}, "invalid_request", "it can name"),
+    ({"handler": "test.echo", "items": [], "schedule": FIRED}, "invalid_request", "no schedule made this start"),
     ({"handler": "test.echo", "items": [], "schedule": FIRED, "key": 5}, "invalid_request", "key must be a string"),
     ({"handler": "test.echo", "sql": 5, "schedule": FIRED}, "invalid_request", "sql is a string"),
     ({"handler": "test.echo", "sql": "", "glob": "", "schedule": FIRED}, "invalid_request", "not sql and glob"),

@@ -102,7 +102,7 @@ def _work(request: BatchRequest) -> SubmitWork:
     origin = "temporal" if info.typed_search_attributes.get(SCHEDULE) is None else "schedule"
     # Both survive a reset. A cron's runs are a chain, of which each asks anew.
     run_id = info.original_execution_run_id if info.cron_schedule else info.first_execution_run_id
-    return SubmitWork(request=request, origin=origin, start_id=UUID(run_id), fired_at=due or info.workflow_start_time)
+    return SubmitWork(request=request, origin=origin, start_id=UUID(run_id), fired_at=due)
 
 
 def _reason(error: ActivityError) -> ApplicationError:

@@ -32,9 +32,16 @@ class Firing:
             raise InvalidRequest(f"schedule is an object with {', '.join(sorted(names))}; id is a string")
         return cls(given["id"], check_time_zone(given.get("time_zone", "UTC")), given.get("waits") is True)
 
-    def key(self, template: object, at: datetime) -> str:
-        """The key that the template means for a tick that was due at `at`; raises InvalidRequest."""
-        parts = list(parse_key(template))
+    def key(self, template: object, at: datetime | None) -> str:
+        """The key that the template means for a tick that was due at `at`; raises InvalidRequest.
+
+        A start by hand was never due: a time of its own would be another one in each of its runs, and so the key.
+        """
+        parts = parse_key(template)
+        if at is None:
+            if any(name not in (None, "schedule") for _, name in parts):
+                raise InvalidRequest(f"key {shorten(str(template))!r} names a time, but no schedule made this start")
+            at = SAMPLE_TIME
         local = at.astimezone(ZoneInfo(self.time_zone)).replace(microsecond=0)
         values = {
             "schedule": self.schedule,

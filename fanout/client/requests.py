@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from fanout.client.dedup import Dedup
@@ -59,7 +59,7 @@ class Request:
         if not isinstance(allow_unknown, bool):
             raise InvalidRequest(f"allow_unknown is true or false, not {shorten(repr(allow_unknown))}")
         if firing is not None:
-            given = {**given, "key": firing.key(given.get("key", DEFAULT_KEY), fired_at or datetime.now(UTC))}
+            given = {**given, "key": firing.key(given.get("key", DEFAULT_KEY), fired_at)}
         return cls(_options(given, origin), items, allow_unknown, given.get("sql"), given.get("glob"), firing)
 
     def each(self) -> Iterator[Item]:
