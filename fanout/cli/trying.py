@@ -33,7 +33,7 @@ async def try_handler(
     An error that a worker would try again leaves the item pending.
     """
     known = local_handlers(session.settings)
-    refuse_unknown(handler, set(known))
+    refuse_unknown((handler,), set(known))
     item = ClaimedItem(0, "0", _checked(payload, session.settings.max_payload_bytes), uuid4(), 0, 0, 0)
     outcome = await _run(known, known[handler], item, session.settings.max_payload_bytes)
     row = _row(known[handler], item, outcome)
