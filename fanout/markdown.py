@@ -5,7 +5,7 @@ import re
 from fanout.logs import printable
 
 SUMMARY_BYTES = 300
-"""Temporal takes 400 bytes for a summary, its own envelope included."""
+"""Temporal documents 400 bytes for a summary."""
 # An underscore inside a word is one, and so are most signs that stand alone.
 _SPECIAL = re.compile(r"[\\`*\[\]<|~]|&(?=[#\w])|(?<!\w)_|_(?!\w)")
 # What Markdown makes a link of although nothing marks it as one.
