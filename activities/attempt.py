@@ -139,7 +139,8 @@ class Attempt:
 
     async def _returns_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._returned.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._returned.wait()
         except TimeoutError:
             return False
         return True
@@ -224,10 +225,11 @@ class Attempt:
             self._position = remainder.first_claimable
         return remainder
 
-    async def _wait_for_news(self, seconds: float = math.inf) -> bool:
+    async def _wait_for_news(self, seconds: float | None = None) -> bool:
         self._news.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), None if seconds == math.inf else seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
         return True
 
     async def _probe(self) -> bool:

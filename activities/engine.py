@@ -242,7 +242,8 @@ class Engine:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                await asyncio.wait_for(self._look_at_batches(), WATCH_LIMIT_SECONDS)
+                async with asyncio.timeout(WATCH_LIMIT_SECONDS):
+                    await self._look_at_batches()
             except OUTAGE as error:
                 log.warning("the states of batches could not be read: %s", type(error).__name__)
             except Exception:
@@ -281,7 +282,8 @@ class Engine:
     async def stop(self) -> int:
         """Ends everything; answers how many rows could not be written, which others will take over."""
         try:
-            await asyncio.wait_for(self._settler.drained(), LAST_WRITES_SECONDS)
+            async with asyncio.timeout(LAST_WRITES_SECONDS):
+                await self._settler.drained()
         except TimeoutError:
             log.error("the database did not take the last rows; other workers will take them over")
         self._watching.cancel()

@@ -44,7 +44,8 @@ class Lease:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         with suppress(*OUTAGE):
-            await asyncio.wait_for(self._store.remove_worker(self._worker.id), LAST_SECONDS)
+            async with asyncio.timeout(LAST_SECONDS):
+                await self._store.remove_worker(self._worker.id)
 
     async def _refresh(self) -> None:
         pause = REFRESH_SECONDS
@@ -52,7 +53,8 @@ class Lease:
             await asyncio.sleep(pause)
             pause = AGAIN_SECONDS
             try:
-                await asyncio.wait_for(self._renew(), TRY_SECONDS)
+                async with asyncio.timeout(TRY_SECONDS):
+                    await self._renew()
                 pause = REFRESH_SECONDS
             except OUTAGE as error:
                 log.warning("worker %s could not renew its lease: %s", self._worker.id, type(error).__name__)

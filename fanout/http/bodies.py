@@ -93,7 +93,8 @@ class ApiRequest(Request):
 
     async def _next(self, stream: AsyncIterator[bytes]) -> bytes | None:
         try:
-            return await asyncio.wait_for(anext(stream, None), SILENCE_SECONDS)
+            async with asyncio.timeout(SILENCE_SECONDS):
+                return await anext(stream, None)
         except TimeoutError:
             detail = f"nothing of the body came for {SILENCE_SECONDS:g} s"
             raise Refusal(408, "body_timeout", detail, {"Connection": "close"}) from None

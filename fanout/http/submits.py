@@ -128,7 +128,8 @@ async def _submit(service: Service, wanted: _Wanted) -> BatchHandle:
 async def _turn(service: Service) -> AsyncIterator[None]:
     """One of the few submits that run at once; raises Refusal where none ends for a while."""
     try:
-        await asyncio.wait_for(service.submits.acquire(), TURN_SECONDS)
+        async with asyncio.timeout(TURN_SECONDS):
+            await service.submits.acquire()
     except TimeoutError:
         later = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         raise Refusal(503, "busy", f"no other submit has ended for {TURN_SECONDS:g} s", later) from None

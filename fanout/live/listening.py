@@ -60,7 +60,8 @@ class Listening:
     async def _stay(self, ear: Ear) -> None:
         while True:
             try:
-                await asyncio.wait_for(ear.deaf.wait(), PROBE_SECONDS)
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await ear.deaf.wait()
             except TimeoutError:
                 await self._probe(ear)
             else:
@@ -70,7 +71,8 @@ class Listening:
         """By another connection: a pooler would hand us our own word back on the one that said it."""
         word = uuid4().hex
         ear.expect(word)
-        await asyncio.wait_for(self._ticks.send_probe(word), SEND_SECONDS)
+        async with asyncio.timeout(SEND_SECONDS):
+            await self._ticks.send_probe(word)
         if not await ear.answered(HEAR_SECONDS):
             raise Silence("nothing was heard")
 

@@ -48,7 +48,8 @@ class Notifier:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._send(), LAST_SECONDS)
+            async with asyncio.timeout(LAST_SECONDS):
+                await self._send()
 
     async def _run(self) -> None:
         while True:
@@ -62,7 +63,8 @@ class Notifier:
         if not batch_ids:
             return
         try:
-            await asyncio.wait_for(self._ticks.send_ticks(batch_ids), LIMIT_SECONDS)
+            async with asyncio.timeout(LIMIT_SECONDS):
+                await self._ticks.send_ticks(batch_ids)
         except Exception as error:
             # Whatever it is, the work goes on; and it is said once, not four times a second.
             self._say(error)

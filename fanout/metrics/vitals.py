@@ -51,8 +51,7 @@ class Vitals:
 
 async def _answers(temporal: Client) -> bool:
     try:
-        return await asyncio.wait_for(
-            temporal.service_client.check_health(timeout=TEMPORAL_SECONDS), 2 * TEMPORAL_SECONDS.total_seconds()
-        )
+        async with asyncio.timeout(2 * TEMPORAL_SECONDS.total_seconds()):
+            return await temporal.service_client.check_health(timeout=TEMPORAL_SECONDS)
     except (RPCError, RuntimeError, TimeoutError):
         return False

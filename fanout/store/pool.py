@@ -106,7 +106,8 @@ class Pool:
     async def close(self) -> None:
         """Closes all connections, after a second by force."""
         with suppress(*OUTAGE):
-            await asyncio.wait_for(self._connections.close(), CLOSE_SECONDS)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._connections.close()
         self.terminate()
 
     def terminate(self) -> None:

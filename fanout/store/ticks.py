@@ -48,7 +48,8 @@ class Ear:
     async def answered(self, seconds: float) -> bool:
         """Whether the expected probe is heard within that time."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._answered.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._answered.wait()
         return self._answered.is_set()
 
     def on_notification(self, connection: object, pid: int, channel: str, text: object) -> None:
@@ -74,7 +75,8 @@ async def listening(url: str, heard: Callable[[UUID], None]) -> AsyncIterator[Ea
     connection = await _connect(url)
     try:
         connection.add_termination_listener(ear.on_end)
-        await asyncio.wait_for(connection.add_listener(CHANNEL, ear.on_notification), LISTEN_SECONDS)
+        async with asyncio.timeout(LISTEN_SECONDS):
+            await connection.add_listener(CHANNEL, ear.on_notification)
         yield ear
     finally:
         # Without a word: the server may be gone, and there is nothing to finish.
