@@ -4,6 +4,7 @@ FanoutError                 code, and what a command line or an HTTP answer need
 ├── InvalidRequest          the caller's words are wrong; nothing was stored
 │   ├── InvalidSetting      a setting, naming it and its source
 │   ├── InvalidItem         an item, naming its position, its key and the limit
+│   │   └── OversizedItem   its payload is larger than the limit
 │   ├── DuplicateItemKey    one item key at two positions
 │   ├── UnknownHandler      no live worker and no local module knows it
 │   ├── UnknownBatch        no such id, or no such handler and key
@@ -71,6 +72,10 @@ class InvalidItem(InvalidRequest):
         self.position = position
         self.key = key
         self.limit = limit
+
+
+class OversizedItem(InvalidItem):
+    """An item whose payload, or the line that it stands on, is larger than the limit."""
 
 
 class DuplicateItemKey(InvalidRequest):

@@ -74,6 +74,14 @@ class Settings(BaseModel):
         (),
         description="Hosts that the built-in handler http.request may call, comma-separated. Defaults to none.",
     )
+    api_token: SecretStr | None = Field(
+        None,
+        description="What callers of the HTTP interface have to bring. Without it `serve` listens on loopback only.",
+    )
+    http_max_body_bytes: int = Field(
+        1_073_741_824, ge=1, description="Largest body of a submit over HTTP, as JSON Lines; as JSON 16 MiB at most."
+    )
+    http_max_items: int = Field(5_000_000, ge=1, le=2_147_483_647, description="Most items of one submit over HTTP.")
     postgres_bin: Path | None = Field(
         None, description="Folder of PostgreSQL's programs for the dev stack. Defaults to a package's."
     )

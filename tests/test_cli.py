@@ -62,7 +62,6 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         "doctor",
         "schedule list",
         "purge",
-        "serve",
         "size",
         "list --limit 0",
         "list --status nope",

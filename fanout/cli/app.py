@@ -15,6 +15,7 @@ from fanout.cli.migrating import migrate
 from fanout.cli.options import GlobalOptions
 from fanout.cli.results import results
 from fanout.cli.running import Command, run_command
+from fanout.cli.serve import serve
 from fanout.cli.stacks import dev, stack
 from fanout.cli.steering import cancel, pause, resume, retry
 from fanout.cli.submit import submit
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "verify": verify,
     "sweep": sweep,
     "migrate": migrate,
+    "serve": serve,
     "stack": stack,
     "dev": dev,
     "demo": demo,

@@ -1,6 +1,5 @@
 """Arguments that several commands take, and how their texts are read."""
 
-import re
 from datetime import timedelta
 from typing import Annotated
 
@@ -15,8 +14,3 @@ HandlerName = Annotated[str, typer.Argument(metavar="HANDLER", show_default=Fals
 def duration(option: str, text: str | None) -> timedelta | None:
     """A time span such as 90s, 10m, 2h or 7d; raises InvalidRequest naming the option."""
     return None if text is None else read_duration(option, text)
-
-
-def failures_in(text: str | None) -> int | str | None:
-    """A number of items, or whatever else was given, for the client to judge."""
-    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,12}", text) else text

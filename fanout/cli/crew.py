@@ -1,4 +1,4 @@
-"""Workers as children of a command, on a dev stack of its own."""
+"""Workers and the HTTP interface as children of a command, on a dev stack of its own."""
 
 import signal
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 from fanout.devstack import Stack
 from fanout.devstack.children import tied_to_this_process
@@ -14,26 +14,29 @@ from fanout.devstack.logs import open_log, tail
 from fanout.errors import InvalidRequest
 from fanout.settings import environment_without_servers
 
-_WORKER = Path(__file__).resolve().parents[2] / "worker.py"
+_REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class WorkerChild:
-    """One `worker.py` that uses `stack` and nothing else. It dies with this process, also by SIGKILL.
+class StackChild:
+    """A script of the repository that uses `stack` and nothing else. It dies with this process, also by SIGKILL.
 
     It has a session of its own, so that Ctrl-C reaches it only through its parent. Only the main thread may start it.
     """
 
+    script: ClassVar[str]
+
     def __init__(
         self, stack: Stack, arguments: Sequence[str], settings: Mapping[str, str], log: Path | None = None
     ) -> None:
-        if not _WORKER.is_file():
-            raise InvalidRequest("this command needs the repository: worker.py does not come with the package")
+        script = _REPOSITORY / self.script
+        if not script.is_file():
+            raise InvalidRequest(f"this command needs the repository: {self.script} does not come with the package")
         self._log = log
         environment = {**stack.environment(environment_without_servers()), "FANOUT_HOME": str(stack.home), **settings}
         with _output(log) as output:
             self._log_start = output.tell() if output is not None and log is not None else 0
             self._process = subprocess.Popen(
-                [sys.executable, str(_WORKER), *arguments],
+                [sys.executable, str(script), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -73,6 +76,18 @@ class WorkerChild:
         """SIGKILL, and waits for the end."""
         self._process.kill()
         self._process.wait()
+
+
+class WorkerChild(StackChild):
+    """One `worker.py`."""
+
+    script = "worker.py"
+
+
+class ServerChild(StackChild):
+    """One `starter.py`, which is to be given `serve` and its options."""
+
+    script = "starter.py"
 
 
 @contextmanager

@@ -1,13 +1,9 @@
 """`workers` and `handlers`: who works, and what can be worked."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from fanout.cli.local import local_handlers
 from fanout.cli.session import Session
 from fanout.cli.views import handlers_view, workers_view
-from fanout.handlers import Handlers
-from fanout.store import WorkerRow
+from fanout.client.fleet import known_handlers, worker_facts
 
 
 async def workers(session: Session) -> None:
@@ -18,20 +14,7 @@ async def workers(session: Session) -> None:
         session.output.show(workers_view(found) if found else "no worker is alive")
         return
     for worker in found:
-        session.output.emit(_worker(worker))
-
-
-def _worker(worker: WorkerRow) -> dict[str, Any]:
-    return {
-        "worker_id": worker.facts.id,
-        "identity": worker.facts.identity,
-        "handlers": sorted(worker.facts.handlers),
-        "lanes": worker.lanes,
-        "concurrency": worker.facts.concurrency,
-        "build": worker.facts.build,
-        "started_at": worker.started_at,
-        "seen_at": worker.seen_at,
-    }
+        session.output.emit(worker_facts(worker))
 
 
 async def handlers(session: Session) -> None:
@@ -44,13 +27,3 @@ async def handlers(session: Session) -> None:
         return
     for handler in found:
         session.output.emit(handler)
-
-
-def known_handlers(live: Sequence[WorkerRow], local: Handlers) -> list[dict[str, Any]]:
-    """Each known handler once, by name; where workers differ it is as the newest of them tells."""
-    facts: dict[str, dict[str, Any]] = {name: local[name].facts for name in local}
-    counts = dict.fromkeys(facts, 0)
-    for worker in live:
-        facts |= worker.facts.handlers
-        counts |= {name: counts.get(name, 0) + 1 for name in worker.facts.handlers}
-    return [{"name": name, **facts[name], "workers": counts[name], "local": name in local} for name in sorted(facts)]

@@ -9,16 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from fanout.client import Item
-from fanout.client.items import item_in
-from fanout.encoding import UnstorableValue, decode
-from fanout.errors import InvalidItem, InvalidRequest, shorten
+from fanout.client.lines import BLANK, BYTE_ORDER_MARK, item_on, line_limit
+from fanout.errors import InvalidItem, InvalidRequest, OversizedItem, shorten
 
 STDIN = "-"
-_BOM = b"\xef\xbb\xbf"
-_BLANK = b" \t\r\n"
-# A character of the payload takes at most six bytes in JSON, and a line holds a key, names and white space beside it.
-_LINE_FACTOR = 6
-_LINE_EXTRA = 65_536
 
 
 def read_items(source: str, payload_limit: int) -> Iterator[Item]:
@@ -41,27 +35,16 @@ def read_jsonl(file: BinaryIO, name: str, payload_limit: int) -> Iterator[Item]:
 
     An object whose only names are `key` and `payload` is an item; anything else is a payload.
     """
-    limit = _LINE_FACTOR * payload_limit + _LINE_EXTRA
+    limit = line_limit(payload_limit)
     number = position = 0
     while line := file.readline(limit + 1):
         number += 1
         if len(line) > limit:
-            raise InvalidItem(position, None, f"line {number} of {name} is longer than {limit} bytes")
-        line = (line.removeprefix(_BOM) if number == 1 else line).strip(_BLANK)
+            raise OversizedItem(position, None, f"line {number} of {name} is longer than {limit} bytes")
+        line = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).strip(BLANK)
         if line:
-            yield _item(line, position, f"line {number} of {name}")
+            yield item_on(line, position, f"line {number} of {name}")
             position += 1
-
-
-def _item(line: bytes, position: int, where: str) -> Item:
-    try:
-        # Not the bytes themselves: json would guess their encoding.
-        value = decode(line.decode())
-    except UnicodeDecodeError:
-        raise InvalidItem(position, None, f"{where}: not UTF-8") from None
-    except UnstorableValue as error:
-        raise InvalidItem(position, None, f"{where}: {error}") from None
-    return item_in(value, position, f"{where}: ")
 
 
 def read_csv(file: TextIO, name: str, payload_limit: int) -> Iterator[Item]:

@@ -10,13 +10,15 @@ from typing import Any
 
 from rich.text import Text
 
-from fanout.cli.crew import WorkerChild
+from fanout.cli.crew import ServerChild, WorkerChild
 from fanout.cli.local import local_modules
 from fanout.cli.migrating import apply_schema
+from fanout.cli.serve import PORT
 from fanout.cli.session import Session
 from fanout.cli.views import facts
 from fanout.devstack import Stack, running, use
 from fanout.devstack.locks import USERS, is_held
+from fanout.devstack.ports import HOST, free_ports
 from fanout.errors import StackFailed
 from fanout.servers import ServerOptions, Servers, choose_servers
 from fanout.settings import Settings
@@ -48,15 +50,20 @@ def stack(session: Session) -> int:
 
 
 def dev(session: Session) -> int:
-    """Runs the dev stack and one worker until Ctrl-C, which drains the worker first.
+    """Runs the dev stack, one worker and the HTTP interface until Ctrl-C, which drains the worker first.
 
     The worker runs FANOUT_HANDLERS, by default the example handlers. Settings that point at a real server are ignored.
     """
     session.options.refuse_servers("dev")
+    [port] = free_ports([PORT], 1)
+    serving = ["serve", "--port", str(port), "--json"]
     with own_stack(session.settings) as found:
         asyncio.run(apply_schema(stack_servers(session.settings, found)))
-        _tell(session, found)
-        with WorkerChild(found, ["--handlers", *local_modules(session.settings)], {}) as worker:
+        _tell(session, found, f"http://{HOST}:{port}")
+        with (
+            WorkerChild(found, ["--handlers", *local_modules(session.settings)], {}) as worker,
+            ServerChild(found, serving, {}),
+        ):
             try:
                 while worker.code is None:
                     _watch(session.settings, found)
@@ -118,12 +125,12 @@ def _watch(settings: Settings, found: Stack) -> None:
         raise StackFailed(found.home, "its servers have ended; supervisor.log in that folder says why")
 
 
-def _tell(session: Session, found: Stack) -> None:
+def _tell(session: Session, found: Stack, http_url: str) -> None:
     if session.output.as_json:
-        session.output.emit(addresses(found))
+        session.output.emit({**addresses(found), "http_url": http_url})
     else:
-        session.output.show(facts(address_rows(found)))
-    session.output.note("stack and worker are up until Ctrl-C; other commands in this folder find them by themselves")
+        session.output.show(facts([*address_rows(found), ("HTTP", Text(http_url))]))
+    session.output.note("all of it is up until Ctrl-C; other commands in this folder find it by themselves")
 
 
 def _drain(session: Session, worker: WorkerChild) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fanout.cli.arguments import HandlerName, duration, failures_in
+from fanout.cli.arguments import HandlerName, duration
 from fanout.cli.local import local_handlers
 from fanout.cli.queries import read_query
 from fanout.cli.session import Session
@@ -15,7 +15,7 @@ from fanout.cli.views import describe_submit, status_view
 from fanout.cli.watch import end_code, follow
 from fanout.client import BatchHandle, FanoutClient, Items
 from fanout.client.dedup import Dedup
-from fanout.client.limits import Limits
+from fanout.client.limits import Limits, failures_in
 from fanout.client.submitting import FOREVER, SubmitOptions, refuse_unknown
 from fanout.errors import InvalidRequest
 from fanout.store import Query
@@ -99,27 +99,10 @@ async def submit(
         if dry_run:
             _tell(session, await _check(session, client, options, found))
             return None
-        batch = await _submit(client, options, found)
+        batch = await client.submit_with(options, found, allow_unknown=True)
         session.goes_on = batch.batch_id
         _tell(session, await _answer(batch))
         return await _wait(session, client, batch) if wait else None
-
-
-async def _submit(client: FanoutClient, options: SubmitOptions, items: Items) -> BatchHandle:
-    return await client.submit(
-        options.handler,
-        items,
-        key=options.key,
-        title=options.title,
-        range_size=options.range_size,
-        max_failures=options.limits.max_failures,
-        on_budget=options.limits.on_budget,
-        deadline=options.limits.deadline,
-        on_close=options.on_close,
-        dedup=options.dedup.given,
-        allow_unknown=True,
-        origin=options.origin,
-    )
 
 
 def _source(

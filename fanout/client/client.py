@@ -32,13 +32,20 @@ class FanoutClient:
     """A client of one deployment: safe to share between tasks, closed with its `connect` block."""
 
     def __init__(
-        self, store: BatchStore, starter: Starter, temporal: Client, settings: Settings, handlers: Handlers
+        self,
+        store: BatchStore,
+        starter: Starter,
+        temporal: Client,
+        settings: Settings,
+        handlers: Handlers,
+        servers: Servers | None = None,
     ) -> None:
         self.store = store
         self.starter = starter
         self.temporal = temporal
-        self._settings = settings
-        self._handlers = handlers
+        self.settings = settings
+        self.handlers = handlers
+        self.servers = servers
 
     @classmethod
     @asynccontextmanager
@@ -66,7 +73,7 @@ class FanoutClient:
             store = BatchStore(pool, stale_after, points)
             chosen_by = servers.temporal_chosen_by
             starter = Starter(temporal, settings.names, database_id, chosen_by, points, stale_after)
-            yield cls(store, starter, temporal, settings, handlers)
+            yield cls(store, starter, temporal, settings, handlers, servers)
         finally:
             await pool.close()
 
@@ -104,17 +111,23 @@ class FanoutClient:
         """
         limits = Limits(max_failures, on_budget, deadline)
         options = SubmitOptions(handler, key, title, range_size, origin, limits, on_close, Dedup.of(dedup))
-        return await self._submit(options, items, connection, allow_unknown)
+        return await self.submit_with(options, items, connection=connection, allow_unknown=allow_unknown)
 
-    async def _submit(
-        self, options: SubmitOptions, items: Items, connection: Connection | None, allow_unknown: bool
+    async def submit_with(
+        self,
+        options: SubmitOptions,
+        items: Items,
+        *,
+        connection: Connection | None = None,
+        allow_unknown: bool = False,
     ) -> BatchHandle:
+        """`submit` with options that are checked already, as the command line and the HTTP interface have them."""
         if not allow_unknown:
             refuse_unknown(options.handlers, await self.known_handlers())
         if connection is not None:
             await check_place(connection, self.starter.database_id)
-        limit = self._settings.max_payload_bytes
-        batch_id, outcome = await store_batch(self.store, self._settings.names, options, items, limit, connection)
+        limit = self.settings.max_payload_bytes
+        batch_id, outcome = await store_batch(self.store, self.settings.names, options, items, limit, connection)
         handle = BatchHandle(self, batch_id, outcome)
         if connection is None:
             await handle.start()
@@ -128,12 +141,12 @@ class FanoutClient:
         Whether anybody knows the handler is not looked at.
         """
         options = SubmitOptions(handler, key, dedup=Dedup.of(dedup))
-        return await check_batch(self.store, options, items, self._settings.max_payload_bytes)
+        return await check_batch(self.store, options, items, self.settings.max_payload_bytes)
 
     async def known_handlers(self) -> set[str]:
         """The names that a live worker or this client knows."""
         workers = await self.store.list_workers()
-        return {*self._handlers, *(name for worker in workers for name in worker.facts.handlers)}
+        return {*self.handlers, *(name for worker in workers for name in worker.facts.handlers)}
 
     async def get(self, reference: UUID | str) -> BatchHandle:
         """The batch of that id, or the newest batch of `HANDLER/KEY`; raises UnknownBatch."""

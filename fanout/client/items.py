@@ -8,7 +8,7 @@ from unicodedata import category
 from pydantic import BaseModel
 
 from fanout.encoding import UnstorableValue, encode
-from fanout.errors import InvalidItem, InvalidRequest
+from fanout.errors import InvalidItem, InvalidRequest, OversizedItem
 from fanout.names import BATCH_KEY_BYTES, ITEM_KEY_BYTES
 from fanout.store import StoredItem
 
@@ -125,5 +125,5 @@ def _store(position: int, item: Item, named: bool, limit: int) -> StoredItem:
         raise InvalidItem(position, key, f"its payload cannot be stored: {error}") from None
     size = len(payload) if payload.isascii() else len(payload.encode())
     if size > limit:
-        raise InvalidItem(position, key, f"its payload has {size} bytes", limit)
+        raise OversizedItem(position, key, f"its payload has {size} bytes", limit)
     return StoredItem(key, payload)

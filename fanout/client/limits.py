@@ -76,3 +76,8 @@ def _check_deadline(given: object) -> None:
 
 def _shown(given: object) -> str:
     return shorten(repr(given))
+
+
+def failures_in(text: str | None) -> int | str | None:
+    """A number of items, or whatever else was given, for the client to judge."""
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,12}", text) else text

@@ -1,6 +1,7 @@
 """PostgreSQL: the only package that holds SQL, knows SQLSTATEs and names constraints."""
 
 from fanout.store.batches import BatchStore, Reopened
+from fanout.store.browsing import Browsing, FailureGroup, PageRow, Settles, Wanted, step
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
 from fanout.store.joins import Joins
@@ -39,6 +40,7 @@ __all__ = [
     "UNSTORABLE",
     "BatchRow",
     "BatchStore",
+    "Browsing",
     "Claim",
     "ClaimedItem",
     "Column",
@@ -46,17 +48,20 @@ __all__ = [
     "Connection",
     "Duplicate",
     "Effects",
+    "FailureGroup",
     "Holder",
     "ItemRow",
     "Joins",
     "LastSweep",
     "NewBatch",
+    "PageRow",
     "Pool",
     "Query",
     "QuietBatch",
     "Remainder",
     "Reopened",
     "ResultRow",
+    "Settles",
     "Stamp",
     "Standstill",
     "StoredItem",
@@ -64,6 +69,7 @@ __all__ = [
     "SweepStore",
     "Verdict",
     "Violation",
+    "Wanted",
     "WholeBatch",
     "WorkStore",
     "WorkerFacts",
@@ -73,4 +79,5 @@ __all__ = [
     "connect_pool",
     "migrate",
     "script",
+    "step",
 ]

@@ -11,7 +11,8 @@ import asyncpg
 
 from fanout.errors import KeyHeld, UnknownItem
 from fanout.points import FaultPoint, FaultPoints, after
-from fanout.states import BatchStatus, ItemStatus
+from fanout.states import BatchStatus
+from fanout.store.browsing import Browsing
 from fanout.store.joins import Joins
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
 from fanout.store.rows import (
@@ -22,6 +23,8 @@ from fanout.store.rows import (
     WholeBatch,
     WorkerFacts,
     WorkerRow,
+    decode,
+    result_row,
 )
 from fanout.store.statements import STATEMENTS
 from fanout.store.submission import Submission
@@ -48,6 +51,11 @@ class BatchStore:
     def joins(self) -> Joins:
         """What there is to know of batches that other submits join, each by a transaction of its own."""
         return Joins(self._pool)
+
+    @property
+    def browsing(self) -> Browsing:
+        """Pages and sums for people who look around."""
+        return Browsing(self._pool)
 
     @asynccontextmanager
     async def submitting(self) -> AsyncIterator[Submission]:
@@ -236,7 +244,7 @@ class BatchStore:
         while True:
             page = await self._pool.fetch(STATEMENTS["read_results"], batch_id, after, status, with_payload, PAGE_ROWS)
             for record in page:
-                yield _result_row(record)
+                yield result_row(record)
             if len(page) < PAGE_ROWS:
                 return
             after = page[-1]["seq"]
@@ -248,7 +256,7 @@ class BatchStore:
             raise UnknownItem(batch_id, item_key)
         events = await self._pool.fetch(STATEMENTS["read_item_events"], batch_id, record["seq"])
         return ItemRow(
-            row=_result_row(record),
+            row=result_row(record),
             due_at=record["due_at"],
             claimed_at=record["claimed_at"],
             settled_at=record["settled_at"],
@@ -284,27 +292,10 @@ class BatchStore:
         return [Violation(batch_id, record["code"], record["detail"]) for record in records]
 
 
-def _result_row(record: asyncpg.Record) -> ResultRow:
-    return ResultRow(
-        seq=record["seq"],
-        item_key=record["item_key"],
-        status=ItemStatus(record["status"]),
-        attempts=record["attempts"],
-        crashes=record["crashes"],
-        result=_decode(record["result"]),
-        error=_decode(record["error"]),
-        payload=_decode(record["payload"]),
-    )
-
-
 def _event(record: asyncpg.Record) -> dict[str, Any]:
     return {
         "id": record["id"],
         "kind": record["kind"],
         "at": record["at"].isoformat(),
-        "data": _decode(record["data"]),
+        "data": decode(record["data"]),
     }
-
-
-def _decode(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

@@ -3,10 +3,13 @@
 The two of which every item makes one are not frozen: a frozen one takes twice as long to make.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+import asyncpg
 
 from fanout.states import CLOSED, BatchStatus, ItemStatus
 
@@ -230,3 +233,22 @@ class Violation:
     batch_id: UUID
     code: str
     detail: str
+
+
+def result_row(record: asyncpg.Record) -> ResultRow:
+    """A row as PostgreSQL answers it."""
+    return ResultRow(
+        seq=record["seq"],
+        item_key=record["item_key"],
+        status=ItemStatus(record["status"]),
+        attempts=record["attempts"],
+        crashes=record["crashes"],
+        result=decode(record["result"]),
+        error=decode(record["error"]),
+        payload=decode(record["payload"]),
+    )
+
+
+def decode(text: str | None) -> Any:
+    """The value of a JSON text, and null as None."""
+    return None if text is None else json.loads(text)
