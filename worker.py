@@ -149,10 +149,12 @@ async def run(settings: Settings, servers: Servers, identity: str, handlers: Han
     temporal, engine, pool = await connect(settings, servers, identity, handlers, points)
     try:
         stale_after = timedelta(seconds=settings.heartbeat_seconds)
-        store = BatchStore(pool, stale_after, points)
+        on_change = engine.notifier.note
+        store = BatchStore(pool, stale_after, points, on_change)
         chosen_by = servers.temporal_chosen_by
         starter = Starter(temporal, settings.names, engine.database_id, chosen_by, points, stale_after)
-        sweeping = Sweeping(SweepStore(pool, stale_after), store, temporal, starter, engine.database_id, settings)
+        sweeps = SweepStore(pool, stale_after, on_change)
+        sweeping = Sweeping(sweeps, store, temporal, starter, engine.database_id, settings)
         activities = short_activities(settings, engine, store, starter, sweeping)
         batches = make_batch_worker(temporal, settings, identity, activities)
         ranges = make_range_worker(temporal, settings, identity, engine)

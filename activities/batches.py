@@ -9,7 +9,6 @@ from temporalio.exceptions import ApplicationError
 
 from activities.ranges import refuse_other_database
 from fanout.client.starting import Starter
-from fanout.client.status import Status
 from fanout.contracts import (
     CANCEL_GRACE,
     BatchReference,
@@ -23,6 +22,7 @@ from fanout.contracts import (
 from fanout.encoding import Fingerprint, encode
 from fanout.names import Names
 from fanout.states import BatchStatus
+from fanout.status import Status
 from fanout.store import BatchRow, BatchStore, NewBatch, StoredItem, WholeBatch
 
 

@@ -19,6 +19,7 @@ from fanout.handlers.calls import encode_result
 from fanout.handlers.children import refuse_without_pebble
 from fanout.handlers.runner import Report, Runner, Work
 from fanout.handlers.transactions import Settlement
+from fanout.live import Notifier
 from fanout.points import FaultPoints
 from fanout.settings import Settings
 from fanout.states import BatchStatus
@@ -28,6 +29,7 @@ from fanout.store import (
     Completion,
     Effects,
     Pool,
+    Ticks,
     Verdict,
     WorkerFacts,
     WorkStore,
@@ -42,6 +44,7 @@ WATCH_SECONDS = 1.0
 WATCH_LIMIT_SECONDS = 5.0
 WORK_SECONDS = 15.0
 """How long a claim or a settle, which write some hundred rows at most, may go without an answer."""
+TICK_SECONDS = 2.0
 LAST_WRITES_SECONDS = 2.0
 
 log = logging.getLogger("fanout.engine")
@@ -50,7 +53,7 @@ log = logging.getLogger("fanout.engine")
 class Engine:
     """Claims, runs and settles items for any number of attempts; made by `start`, ended by `drain` and `stop`.
 
-    Claims, settling and the lease have connections of their own, so that none of them waits for another.
+    Claims, settling, the lease and ticks have connections of their own, so that none of them waits for another.
     """
 
     def __init__(
@@ -66,12 +69,13 @@ class Engine:
         self.settings = settings
         self.database_id = database_id
         self.worker_id = worker.id
-        self.store = WorkStore(pools[0], stale_after, points)
+        self.notifier = Notifier(Ticks(pools[3]))
+        self.store = WorkStore(pools[0], stale_after, points, self.notifier.note)
         self.slots = Slots(settings.concurrency)
         self.draining = False
         self._handlers = handlers
         self._pools = pools
-        self._settler = Settler(WorkStore(pools[1], stale_after, points), self._on_written, points)
+        self._settler = Settler(WorkStore(pools[1], stale_after, points, self.notifier.note), self._on_written, points)
         self._lease = Lease(WorkStore(pools[2], stale_after, points), worker)
         self._breakers = Breakers(self.store, self._hold_back)
         self._identity = worker.identity
@@ -109,6 +113,7 @@ class Engine:
                 "claim": (CLAIM_CONNECTIONS, WORK_SECONDS),
                 "settle": (SETTLE_CONNECTIONS, WORK_SECONDS),
                 "lease": lease,
+                "ticks": (1, TICK_SECONDS),
             }
             for purpose, (size, seconds) in needs.items():
                 pools.append(await connect_pool(url, purpose=purpose, size=size, answer_seconds=seconds))
@@ -183,6 +188,8 @@ class Engine:
         self._breakers.observe(token.attempt.batch_id, work.handler, outcome)
         token.attempt.on_outcome(work, outcome)
         if outcome.ending is Ending.SETTLED:
+            # By its handler's own transaction, on another loop.
+            self.notifier.note(token.attempt.batch_id)
             self._on_written(Entry(token, row, settles), True)
         else:
             self.settle(token, row, settles)
@@ -259,5 +266,6 @@ class Engine:
         await self._runner.stop()
         unwritten = await self._settler.stop()
         await self._lease.end()
+        await self.notifier.close()
         await asyncio.gather(*(pool.close() for pool in self._pools))
         return unwritten

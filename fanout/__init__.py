@@ -3,6 +3,7 @@
 from fanout.client import BatchHandle, FanoutClient, Item, Status, SubmitOutcome
 from fanout.errors import FanoutError, InvalidRequest, PermanentError, RetryLater, ServerUnreachable
 from fanout.handlers import Breaker, Context, handler
+from fanout.live import Message
 from fanout.servers import Servers
 from fanout.settings import Settings
 
@@ -14,6 +15,7 @@ __all__ = [
     "FanoutError",
     "InvalidRequest",
     "Item",
+    "Message",
     "PermanentError",
     "RetryLater",
     "ServerUnreachable",

@@ -14,6 +14,8 @@ from fanout.devstack import Stack
 from fanout.errors import InvalidSetting, NoServer, ServerUnreachable
 from fanout.settings import Settings, hide_password, temporal_variable
 
+DATABASE_VARIABLE = "FANOUT_DATABASE_URL"
+
 
 @dataclass(frozen=True)
 class ServerOptions:
@@ -35,6 +37,13 @@ class Servers:
     database_chosen_by: str
     temporal: dict[str, Any]
     temporal_chosen_by: str
+    direct_url: str | None = None
+    """The database without a pooler in between, where it has another address."""
+
+    @property
+    def listen_url(self) -> str:
+        """Where to LISTEN."""
+        return self.direct_url or self.database_url
 
     @property
     def lines(self) -> list[str]:
@@ -72,17 +81,20 @@ def choose_servers(settings: Settings, stack: Stack | None, options: ServerOptio
     """Chooses PostgreSQL and Temporal, each independently. Raises ServerUnreachable where nothing names one."""
     database_url, database_chosen_by = _choose_database(settings, stack, options)
     temporal, temporal_chosen_by = _choose_temporal(settings, stack, options)
-    return Servers(database_url, database_chosen_by, temporal, temporal_chosen_by)
+    # It is the other address of that database, and of no other that an option or the dev stack may have named.
+    direct = settings.listen_url if database_chosen_by == DATABASE_VARIABLE else None
+    direct_url = None if direct is None else direct.get_secret_value()
+    return Servers(database_url, database_chosen_by, temporal, temporal_chosen_by, direct_url)
 
 
 def _choose_database(settings: Settings, stack: Stack | None, options: ServerOptions) -> tuple[str, str]:
     if options.database_url is not None:
         return options.database_url, "--database-url"
     if settings.database_url is not None and not options.only_stack:
-        return settings.database_url.get_secret_value(), "FANOUT_DATABASE_URL"
+        return settings.database_url.get_secret_value(), DATABASE_VARIABLE
     if stack is not None:
         return stack.database_url, f"the dev stack in {stack.home}"
-    raise NoServer("PostgreSQL", "FANOUT_DATABASE_URL", settings.home)
+    raise NoServer("PostgreSQL", DATABASE_VARIABLE, settings.home)
 
 
 def _choose_temporal(settings: Settings, stack: Stack | None, options: ServerOptions) -> tuple[dict[str, Any], str]:

@@ -38,6 +38,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     database_url: SecretStr | None = Field(None, description="PostgreSQL to use. Defaults to a running dev stack's.")
+    listen_url: SecretStr | None = Field(
+        None, description="The same database without a transaction pooler, for LISTEN. Defaults to FANOUT_DATABASE_URL."
+    )
     name: str = Field(
         "fanout",
         pattern=DEPLOYMENT_NAME.pattern,

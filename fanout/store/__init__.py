@@ -5,6 +5,7 @@ from fanout.store.browsing import Browsing, FailureGroup, PageRow, Settles, Want
 from fanout.store.effects import Effects
 from fanout.store.faults import AWAY, OUTAGE, UNSTORABLE
 from fanout.store.joins import Joins
+from fanout.store.news import OnChange, nobody
 from fanout.store.pool import Connection, Pool, connect_pool
 from fanout.store.query import Column, Query
 from fanout.store.rows import (
@@ -16,6 +17,7 @@ from fanout.store.rows import (
     Holder,
     ItemRow,
     NewBatch,
+    Position,
     Remainder,
     ResultRow,
     Stamp,
@@ -29,6 +31,7 @@ from fanout.store.rows import (
 from fanout.store.schema import MIGRATIONS, SCHEMA_VERSION, check_schema, migrate, script
 from fanout.store.submission import Submission, check_place
 from fanout.store.sweeps import FIRST, LastSweep, QuietBatch, Standstill, SweepStore
+from fanout.store.ticks import Ear, Ticks, listening
 from fanout.store.work import WorkStore
 
 __all__ = [
@@ -47,6 +50,7 @@ __all__ = [
     "Completion",
     "Connection",
     "Duplicate",
+    "Ear",
     "Effects",
     "FailureGroup",
     "Holder",
@@ -55,7 +59,9 @@ __all__ = [
     "LastSweep",
     "NewBatch",
     "PageRow",
+    "OnChange",
     "Pool",
+    "Position",
     "Query",
     "QuietBatch",
     "Remainder",
@@ -67,6 +73,7 @@ __all__ = [
     "StoredItem",
     "Submission",
     "SweepStore",
+    "Ticks",
     "Verdict",
     "Violation",
     "Wanted",
@@ -77,7 +84,9 @@ __all__ = [
     "check_place",
     "check_schema",
     "connect_pool",
+    "listening",
     "migrate",
+    "nobody",
     "script",
     "step",
 ]

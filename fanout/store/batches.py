@@ -14,10 +14,12 @@ from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus
 from fanout.store.browsing import Browsing
 from fanout.store.joins import Joins
+from fanout.store.news import OnChange, nobody, noted
 from fanout.store.pool import READ_SECONDS, SCAN_SECONDS, Connection, Pool
 from fanout.store.rows import (
     BatchRow,
     ItemRow,
+    Position,
     ResultRow,
     Violation,
     WholeBatch,
@@ -42,10 +44,17 @@ class NothingToReopen(Exception):
 class BatchStore:
     """What clients and parent workflows do to batches. Each method is one transaction unless it says otherwise."""
 
-    def __init__(self, pool: Pool, stale_after: timedelta, points: FaultPoints | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        stale_after: timedelta,
+        points: FaultPoints | None = None,
+        on_change: OnChange = nobody,
+    ) -> None:
         self._pool = pool
         self._stale_after = stale_after
         self._points = points
+        self._on_change = on_change
 
     @property
     def joins(self) -> Joins:
@@ -65,11 +74,13 @@ class BatchStore:
         if self._points is not None:
             await self._points.reach(FaultPoint.SUBMIT_COMMITTED)
 
+    @noted
     @after(FaultPoint.OPEN_COMMITTED)
     async def open_batch(self, batch_id: UUID, workflow_id: str) -> None:
         """Moves a pending batch to processing for the workflow that its row names; else changes nothing."""
         await self._pool.fetch(STATEMENTS["open_batch"], batch_id, workflow_id)
 
+    @noted
     @after(FaultPoint.CLOSE_COMMITTED)
     async def close_batch(
         self,
@@ -106,11 +117,13 @@ class BatchStore:
             await submission.copy_items(whole.batch.id, 0, whole.items)
             await submission.insert_batch(whole.batch, len(whole.items), whole.fingerprint)
 
+    @noted
     @after(FaultPoint.CANCEL_COMMITTED)
     async def cancel_batch(self, batch_id: UUID, reason: str | None) -> bool:
         """From its commit on no claim succeeds and all rows that do not run are cancelled; False without effect."""
         return await self._give_up("cancel_batch", "tell_cancelling", batch_id, reason)
 
+    @noted
     async def expire_batch(self, batch_id: UUID) -> bool:
         """Gives up an open batch whose deadline has passed, as a cancel does; False without effect."""
         return await self._give_up("expire_batch", "tell_expired", batch_id)
@@ -130,20 +143,24 @@ class BatchStore:
                 await connection.execute(STATEMENTS[tell], batch_id)
         return bool(changed)
 
+    @noted
     async def trip_budget(self, batch_id: UUID) -> None:
         """Pauses the batch, or gives it up, if it has more failures than its budget allows; else changes nothing."""
         await self._pool.execute(STATEMENTS["trip_budget"], batch_id)
 
+    @noted
     @after(FaultPoint.PAUSE_COMMITTED)
     async def pause_batch(self, batch_id: UUID) -> bool:
         """From its commit on no claim succeeds, what runs goes on; False without effect."""
         return bool(await self._pool.fetch(STATEMENTS["pause_batch"], batch_id))
 
+    @noted
     @after(FaultPoint.RESUME_COMMITTED)
     async def resume_batch(self, batch_id: UUID) -> bool:
         """Lets a paused batch go on, and forgives the failures so far; False without effect."""
         return bool(await self._pool.fetch(STATEMENTS["resume_batch"], batch_id))
 
+    @noted
     @after(FaultPoint.REOPEN_COMMITTED)
     async def reopen_batch(
         self,
@@ -267,6 +284,11 @@ class BatchStore:
     async def read_events(self, batch_id: UUID, after: int, limit: int = 1_000) -> list[dict[str, Any]]:
         """The batch's events with ids above `after`, in order; none is ever skipped by one that commits late."""
         return [_event(record) for record in await self._pool.fetch(STATEMENTS["read_events"], batch_id, after, limit)]
+
+    async def read_position(self, batch_id: UUID) -> Position | None:
+        """Where the batch's stream of events begins and ends; None without such a batch."""
+        record = await self._pool.fetchrow(STATEMENTS["read_position"], batch_id, timeout=READ_SECONDS)
+        return None if record is None else Position(**record)
 
     async def list_workers(self, seen_within: timedelta | None = None) -> list[WorkerRow]:
         """The workers whose lease is fresh, or those that were seen within some other time and have not ended."""

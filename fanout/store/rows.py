@@ -60,6 +60,19 @@ class BatchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """Where a batch's stream of events begins and ends, where its newest `closed` stands, and whether it is closed.
+
+    `first_id` and `closed_id` are None without such an event.
+    """
+
+    closed: bool
+    last_id: int
+    first_id: int | None
+    closed_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class NewBatch:
     """The facts of a batch that a submit inserts; `deadline` counts from the insert."""
 

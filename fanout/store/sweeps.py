@@ -7,6 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from fanout.states import BatchStatus
+from fanout.store.news import OnChange, nobody, noted
 from fanout.store.pool import SCAN_SECONDS, Pool
 from fanout.store.statements import STATEMENTS
 
@@ -86,9 +87,10 @@ class LastSweep:
 class SweepStore:
     """What the sweeper does to rows. Each method is one transaction; a write tests the facts that two passes saw."""
 
-    def __init__(self, pool: Pool, stale_after: timedelta) -> None:
+    def __init__(self, pool: Pool, stale_after: timedelta, on_change: OnChange = nobody) -> None:
         self._pool = pool
         self._stale_after = stale_after
+        self._on_change = on_change
 
     async def begin_pass(self, every: timedelta) -> PassStart:
         """Forgets what is known of closed batches; without a finished pass in the last interval `every` counts."""
@@ -130,17 +132,17 @@ class SweepStore:
 
     async def revive_batch(self, batch: QuietBatch, evidence: dict[str, Any]) -> bool:
         """Raises the epoch of a batch that still is as it was seen, and owes it a start; False without effect."""
-        return bool(
-            await self._pool.fetchval(
-                STATEMENTS["revive_batch"],
-                batch.id,
-                batch.status,
-                batch.epoch,
-                batch.progress_at,
-                json.dumps({"evidence": evidence}),
-                timeout=SWEEP_SECONDS,
-            )
+        revived = await self._pool.fetchval(
+            STATEMENTS["revive_batch"],
+            batch.id,
+            batch.status,
+            batch.epoch,
+            batch.progress_at,
+            json.dumps({"evidence": evidence}),
+            timeout=SWEEP_SECONDS,
         )
+        self._on_change(batch.id)
+        return bool(revived)
 
     async def abandon_batch(self, batch: QuietBatch, ends_as: Ending, reason: str, evidence: dict[str, Any]) -> bool:
         """Ends a batch that still is as it was seen, as a cancel does, and owes it the run that closes it.
@@ -166,8 +168,10 @@ class SweepStore:
                 await connection.execute(
                     STATEMENTS["tell_abandoned"], batch.id, json.dumps(told), timeout=SWEEP_SECONDS
                 )
+        self._on_change(batch.id)
         return bool(changed)
 
+    @noted
     async def tell_once(self, batch_id: UUID, word: str, kind: str, data: dict[str, Any]) -> bool:
         """An event, once for each `word` while the batch's row stays as it is; says whether this call wrote it."""
         text = json.dumps(data)

@@ -9,6 +9,7 @@ import asyncpg
 
 from fanout.points import FaultPoint, FaultPoints, after
 from fanout.states import BatchStatus
+from fanout.store.news import OnChange, nobody, noted
 from fanout.store.pool import Pool
 from fanout.store.rows import Claim, ClaimedItem, Completion, Remainder, Verdict, WorkerFacts
 from fanout.store.statements import STATEMENTS
@@ -20,11 +21,19 @@ class WorkStore:
     `stale_after` is the time after which a worker whose row was not refreshed counts as dead.
     """
 
-    def __init__(self, pool: Pool, stale_after: timedelta, points: FaultPoints | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        stale_after: timedelta,
+        points: FaultPoints | None = None,
+        on_change: OnChange = nobody,
+    ) -> None:
         self._pool = pool
         self._stale_after = stale_after
         self._points = points
+        self._on_change = on_change
 
+    @noted
     @after(FaultPoint.CLAIM_COMMITTED)
     async def claim(
         self,
@@ -48,6 +57,7 @@ class WorkStore:
         items = [_claimed(record, claim_id) for record in records if record["seq"] is not None]
         return Claim(bool(records[0]["current"]), items, records[0]["breaker_in"])
 
+    @noted
     async def open_breaker(self, batch_id: UUID, error_type: str, delay: timedelta, in_a_row: int) -> None:
         """Stops the batch's claims until a probe shows that `error_type` is over; on an open breaker no effect."""
         await self._pool.execute(STATEMENTS["open_breaker"], batch_id, error_type, delay, in_a_row)
@@ -56,10 +66,12 @@ class WorkStore:
         """Whether the caller may try one item now; nobody else may for `delay`."""
         return bool(await self._pool.fetchval(STATEMENTS["take_probe"], batch_id, epoch, delay))
 
+    @noted
     async def close_breaker(self, batch_id: UUID) -> None:
         """Lets the batch go on; on a closed breaker no effect."""
         await self._pool.execute(STATEMENTS["close_breaker"], batch_id)
 
+    @noted
     async def tell_blocked(self, batch_id: UUID, seq: int, item_key: str, seconds: float, worker: str) -> None:
         """Adds an event that names the item whose handler holds up a worker's loop."""
         await self._pool.execute(STATEMENTS["tell_blocked"], batch_id, seq, item_key, seconds, worker)
@@ -80,6 +92,7 @@ class WorkStore:
         records = await self._pool.fetch(STATEMENTS["read_currency"], list(batch_ids))
         return {record["id"]: (BatchStatus(record["status"]), record["epoch"]) for record in records}
 
+    @noted
     @after(FaultPoint.COMPLETE_COMMITTED)
     async def complete(self, batch_id: UUID, rows: Sequence[Completion], slot: int) -> set[int]:
         """Completes rows and counts them; answers the seqs that stand settled under these claims, also from before."""
@@ -87,16 +100,19 @@ class WorkStore:
         seqs, claims = arguments[:2]
         return await self._settle("complete", "completed", batch_id, seqs, claims, *arguments[1:])
 
+    @noted
     @after(FaultPoint.FAIL_COMMITTED)
     async def fail(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Fails rows, counts them, and appends an event for each; answers as `complete`."""
         claims = _object((row.seq, f'"{row.claim_id}"') for row in rows)
         return await self._settle("fail", "failed", batch_id, [row.seq for row in rows], claims, _facts(rows), slot)
 
+    @noted
     async def trip_budget(self, batch_id: UUID) -> None:
         """Pauses the batch, or gives it up, if it has more failures than its budget allows; else changes nothing."""
         await self._pool.execute(STATEMENTS["trip_budget"], batch_id)
 
+    @noted
     @after(FaultPoint.RELEASE_COMMITTED)
     async def release(self, batch_id: UUID, rows: Sequence[Verdict], slot: int) -> set[int]:
         """Gives rows back, or cancels them where their batch is being cancelled; answers the seqs that it changed.

@@ -10,8 +10,9 @@ from temporalio.common import RetryPolicy
 from fanout import Context, FanoutClient, Settings, handler
 from fanout.client.client import NO_HANDLERS
 from fanout.client.starting import Starter
+from fanout.live import Hub
 from fanout.servers import choose_servers
-from fanout.store import BatchStore, check_schema, connect_pool
+from fanout.store import BatchStore, Ticks, check_schema, connect_pool
 from tests.handlers.cases import note
 
 SOON = RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=0.2), maximum_attempts=5)
@@ -64,5 +65,6 @@ async def connect() -> FanoutClient:
     pool = await connect_pool(servers.database_url, purpose="embedded", size=2)
     temporal = await servers.connect_temporal()
     store = BatchStore(pool, timedelta(seconds=settings.heartbeat_seconds))
+    hub = Hub(store, Ticks(pool), servers.listen_url)
     starter = Starter(temporal, settings.names, await check_schema(pool), servers.temporal_chosen_by)
-    return FanoutClient(store, starter, temporal, settings, NO_HANDLERS)
+    return FanoutClient(store, hub, starter, temporal, settings, NO_HANDLERS)

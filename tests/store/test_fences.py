@@ -96,3 +96,17 @@ async def test_a_row_that_a_cancel_settled_is_not_told_to_be_recorded(url: str, 
         assert await SETTLES[call](actor, batch_id, items) == set()
         assert await statuses(actor.pool, batch_id) == ["cancelled"]
         assert await actor.batches.read_violations(batch_id) == []
+
+
+async def test_nothing_follows_the_close_in_a_batchs_events(url: str) -> None:
+    async with actors(url, 1) as (actor,):
+        batch_id = await add_batch(actor.batches, 0)
+        sweeps = SweepStore(actor.pool, STALE_AFTER)
+        [quiet] = await sweeps.list_quiet_batches(
+            UUID(int=0), 1, await actor.pool.fetchval("select clock_timestamp()"), timedelta(0)
+        )
+        await sweeps.note_verdict(quiet, "leave", None)
+        assert await actor.batches.close_batch(batch_id, 1, LONG_GRACE)
+        await actor.work.tell_blocked(batch_id, 0, "k0", 3.0, "late")
+        assert not await sweeps.tell_once(batch_id, "slow", "slow", {})
+        assert await kinds(actor.batches, batch_id) == ["submitted", "started", "closed"]

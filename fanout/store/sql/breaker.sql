@@ -28,5 +28,10 @@ select fanout.emit(id, jsonb_build_array(jsonb_build_object('kind', 'breaker_clo
 from closed;
 
 -- name: tell_blocked
-select fanout.emit($1, jsonb_build_array(jsonb_build_object('kind', 'blocked', 'class', 'blocked', 'data',
-    jsonb_build_object('seq', $2::integer, 'item_key', $3::text, 'seconds', $4::float8, 'worker', $5::text))));
+-- The lock keeps a close from getting in between: nothing follows it in a batch's events but a retry.
+with batch as materialized (
+    select id from fanout.batches where id = $1 and closed_at is null for share
+)
+select fanout.emit(id, jsonb_build_array(jsonb_build_object('kind', 'blocked', 'class', 'blocked', 'data',
+    jsonb_build_object('seq', $2::integer, 'item_key', $3::text, 'seconds', $4::float8, 'worker', $5::text))))
+from batch;

@@ -91,9 +91,13 @@ select fanout.emit(batch_id, jsonb_build_array(jsonb_build_object('kind', 'swept
 from noted;
 
 -- name: tell_once
--- An event of a standstill, unless its batch was told of it before.
-with first as (
-    update fanout.sweeps set told = told || $2::text where batch_id = $1 and not told @> array[$2::text] returning batch_id
+-- An event of a standstill, unless its batch was told of it before, or is closed by now.
+with batch as materialized (
+    select id from fanout.batches where id = $1 and closed_at is null for share
+), first as (
+    update fanout.sweeps set told = told || $2::text
+    where batch_id = (select id from batch) and not told @> array[$2::text]
+    returning batch_id
 )
 select fanout.emit(batch_id, jsonb_build_array(jsonb_build_object('kind', $3::text, 'class', $3::text, 'data', $4::jsonb)))
 from first;
