@@ -3,14 +3,18 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Annotated
 from uuid import UUID
 
+from fastapi import APIRouter, Header
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from fanout.client import FanoutClient
+from fanout.http.routes import ApiRoute, problems
+from fanout.http.service import TheBatch, TheClient
 from fanout.live import Start
 
 COMMENT_SECONDS = 15
@@ -19,7 +23,20 @@ STALLED_SECONDS = 30.0
 RECONNECT_MILLISECONDS = 1_000
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", description="The last id that was read.")]
+
 log = logging.getLogger("fanout.http")
+routes = APIRouter(route_class=ApiRoute)
+
+
+@routes.get(
+    "/batches/{batch}/events",
+    response_class=EventSourceResponse,
+    responses={**problems(404), 204: {"description": "All was read, up to the batch's close."}},
+)
+async def follow_batch(client: TheClient, batch: TheBatch, last_event_id: LastEventId = None) -> Response:
+    """The batch's messages as server-sent events: `snapshot`, `progress`, `event`, `closed`, `reset`."""
+    return await stream(client, batch.batch_id, last_event_id)
 
 
 async def stream(client: FanoutClient, batch_id: UUID | str, last_event_id: str | None) -> Response:

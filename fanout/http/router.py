@@ -2,12 +2,12 @@
 
 from fastapi import APIRouter, Depends
 
-from fanout.http import batches, fleet, items, probes, submits, sums
+from fanout.http import batches, events, fleet, items, probes, submits, sums
 from fanout.http.bodies import BodyLimits
 from fanout.http.routes import ApiRoute
 from fanout.http.service import ClientSource, Service
 
-PARTS = (submits.routes, batches.routes, items.routes, sums.routes, fleet.routes, probes.routes)
+PARTS = (submits.routes, batches.routes, events.routes, items.routes, sums.routes, fleet.routes, probes.routes)
 NO_LIMITS_GIVEN = BodyLimits()
 
 
