@@ -85,6 +85,11 @@ class Settings(BaseModel):
         1_073_741_824, ge=1, description="Largest body of a submit over HTTP, as JSON Lines; as JSON 16 MiB at most."
     )
     http_max_items: int = Field(5_000_000, ge=1, le=2_147_483_647, description="Most items of one submit over HTTP.")
+    ui_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s]+$",
+        description="Temporal's Web UI, which the dashboard links to. Defaults to the dev stack's, where that is used.",
+    )
     postgres_bin: Path | None = Field(
         None, description="Folder of PostgreSQL's programs for the dev stack. Defaults to a package's."
     )
@@ -139,7 +144,8 @@ def environment_without_servers() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in {"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL"} and not name.startswith("TEMPORAL_")
+        if name not in {"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL", "FANOUT_UI_URL"}
+        and not name.startswith("TEMPORAL_")
     }
 
 
