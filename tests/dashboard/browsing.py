@@ -10,11 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
 from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from fanout.devstack.children import tied_to_this_process
 from fanout.http.serving import Server, listen, make_server
@@ -68,14 +71,16 @@ async def servers(fanout: Deployment) -> AsyncIterator[Serving]:
     """Starts servers in the test's process, and answers their addresses."""
     running: list[tuple[Server, asyncio.Task[None]]] = []
 
-    async def serve(token: str | None = None) -> str:
+    async def serve(token: str | None = None, prefix: str = "") -> str:
         given = None if token is None else SecretStr(token)
         settings = fanout.settings.with_values({"api_token": given, "grace_seconds": 1})
         [listener] = listen("127.0.0.1", 0, settings)
         server = make_server(fanout.client, "127.0.0.1", settings)
+        if prefix:
+            server.config.app = Starlette(routes=[Mount(prefix, cast(ASGIApp, server.config.app))])
         # `serve` would take the signals of the test's process.
         running.append((server, asyncio.create_task(server._serve([listener]))))
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+        return f"http://127.0.0.1:{listener.getsockname()[1]}{prefix}"
 
     try:
         yield serve

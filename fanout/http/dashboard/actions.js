@@ -13,7 +13,7 @@ export class Actions {
     this.pause = make("button", { type: "button", onclick: steer("pause") }, "Pause");
     this.resume = make("button", { type: "button", class: "primary", onclick: steer("resume") }, "Resume");
     this.cancel = make("button", { type: "button", class: "danger", onclick: () => this.ask(act) }, "Cancel…");
-    this.node = make("div", { class: "actions", role: "group", "aria-label": "Actions" });
+    this.node = make("div", { class: "actions", role: "group", "aria-label": "Actions", tabindex: "-1" });
     this.node.append(this.retry, this.retryCancelled, this.resume, this.pause, this.cancel);
   }
 
@@ -26,6 +26,7 @@ export class Actions {
 
   update(status) {
     this.status = status;
+    const held = [...this.node.children].find((button) => button === document.activeElement);
     const open = !isClosed(status);
     const steerable = open && status.status !== "cancelling";
     show(this.retry, status.failed > 0 && status.status !== "cancelling");
@@ -35,6 +36,16 @@ export class Actions {
     show(this.pause, steerable && status.status !== "paused");
     show(this.resume, status.status === "paused");
     show(this.cancel, steerable);
+    if (held?.hidden) {
+      this.keepFocus(held);
+    }
+  }
+
+  // A button that goes away must not take the keyboard's place on the page with it.
+  keepFocus(gone) {
+    const other = new Map([[this.pause, this.resume], [this.resume, this.pause]]).get(gone);
+    const next = other === undefined || other.hidden ? this.node : other;
+    next.focus();
   }
 }
 
