@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from benchmarks import __doc__ as description
-from benchmarks import million, noop, recovery, slow
+from benchmarks import million, noop, pixel, recovery, slow
 from benchmarks.result import Case, Options, line, read_facts
 from benchmarks.rig import say
 from benchmarks.stack import forget_settings, open_rig, own_stack
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Case]]] = {
     "slow": slow.cases,
     "recovery": recovery.cases,
     "million": million.cases,
+    "pixel": pixel.cases,
 }
 
 

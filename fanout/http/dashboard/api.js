@@ -10,6 +10,11 @@ export class Problem extends Error {
     this.status = status;
     this.code = code;
   }
+
+  /** Whether it may well be different in a moment. */
+  get passing() {
+    return this.status === 0 || this.status >= 500;
+  }
 }
 
 async function ask(method, path, { body, signal } = {}) {
@@ -31,7 +36,11 @@ async function ask(method, path, { body, signal } = {}) {
   if (!response.ok) {
     throw problemIn(response.status, text);
   }
-  return parse(text);
+  try {
+    return parse(text);
+  } catch {
+    throw new Problem(response.status, "unknown", "What answers here is not Fanout.");
+  }
 }
 
 function problemIn(status, text) {

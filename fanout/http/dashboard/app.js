@@ -8,9 +8,9 @@ import { Listing } from "./listing.js";
 import { SignIn } from "./signing.js";
 
 const TICK_MILLISECONDS = 1_000;
+const AGAIN_MILLISECONDS = 3_000;
 const CONNECTIONS = {
   live: "Live",
-  polling: "Live",
   reconnecting: "Reconnecting…",
   closed: "Up to date",
 };
@@ -39,6 +39,7 @@ class App {
   /** Asks for the token where one is needed, else shows what the address names. */
   async enter() {
     const session = await this.readSession();
+    this.hasSessions = session.needed;
     show(this.signOutButton, session.needed && session.signed_in);
     if (session.needed && !session.signed_in) {
       this.askForToken();
@@ -50,14 +51,20 @@ class App {
   }
 
   async readSession() {
-    try {
-      return await api.session();
-    } catch (error) {
-      if (!(error instanceof Problem)) {
-        throw error;
+    for (;;) {
+      try {
+        return await api.session();
+      } catch (error) {
+        if (!(error instanceof Problem)) {
+          throw error;
+        }
+        if (!error.passing) {
+          // Mounted in an app that answers itself for who may call.
+          return { needed: false, signed_in: true };
+        }
+        this.connection("reconnecting");
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MILLISECONDS));
       }
-      // Mounted in an app that answers itself for who may call.
-      return { needed: false, signed_in: true };
     }
   }
 
@@ -120,12 +127,8 @@ class App {
 
   /** Told by every view that loads something: null where all is well. */
   problem(problem, place) {
-    if (problem?.status === 401) {
+    if (problem?.status === 401 && this.hasSessions) {
       this.askForToken();
-      return;
-    }
-    if (problem !== null && problem.status === 0) {
-      this.connection("reconnecting");
       return;
     }
     place.replaceChildren(...(problem === null ? [] : [make("p", { class: "notice bad" }, problem.message)]));

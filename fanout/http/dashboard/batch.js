@@ -44,12 +44,14 @@ export class BatchView {
 
   build() {
     const act = (verb, body) => this.act(verb, body);
-    this.problems = make("div", { role: "alert" });
+    this.places = { stream: make("div"), act: make("div"), failures: make("div"), timeline: make("div"), item: make("div") };
+    this.problems = make("div", { role: "alert" }, Object.values(this.places));
     this.summary = new Summary(this.app);
     this.actions = new Actions(act);
     this.failures = new FailureGroups(this.address, act);
     this.timeline = new Timeline();
     this.items = new Items(this.id, this.address, () => this.parameters);
+    this.places.items = this.items.problems;
     this.item = new ItemDialog(this.id, this.address, act);
     this.happenings = new Happenings(this.address);
     this.parts = make(
@@ -66,7 +68,9 @@ export class BatchView {
   }
 
   refresher(name, load) {
-    return new Refresher(load, LEAST_MILLISECONDS[name], (problem) => problem && this.fail(problem));
+    // Whether the server can be reached is the stream's to tell.
+    const told = (problem) => this.app.problem(problem?.status === 0 ? null : problem, this.places[name]);
+    return new Refresher(load, LEAST_MILLISECONDS[name], told);
   }
 
   /** Takes the address's parameters: which items are looked for, and which one is open. */
@@ -135,7 +139,7 @@ export class BatchView {
   async act(verb, body) {
     try {
       const answer = await api.steer(this.id, verb, body);
-      this.problems.replaceChildren();
+      this.places.act.replaceChildren();
       if (verb === "retry") {
         this.app.announce(`${counted(answer.reopened, "item")} will run again`);
         this.follower.begin();
@@ -150,17 +154,14 @@ export class BatchView {
       if (!(error instanceof Problem)) {
         throw error;
       }
-      this.app.problem(error, this.problems);
-      if (error.status === 0) {
-        this.problems.replaceChildren(make("p", { class: "notice bad" }, error.message));
-      }
+      this.app.problem(error, this.places.act);
       return false;
     }
   }
 
   fail(problem) {
-    this.app.problem(problem, this.problems);
-    if (problem?.status === 404) {
+    this.app.problem(problem?.status === 0 ? null : problem, this.places.stream);
+    if (problem !== null && !problem.passing) {
       this.app.connection(null);
     }
   }

@@ -94,7 +94,7 @@ export class Follower {
     }
     this.failures += 1;
     this.told.problem(error);
-    if (error.status === 0 || error.status >= 500) {
+    if (error.passing) {
       this.told.connection("reconnecting");
       this.later(() => this.check(), Math.min(LONGEST_LOOK_MILLISECONDS, LOOK_MILLISECONDS * this.failures));
     }

@@ -1,6 +1,6 @@
 /** The batch's latest events, the newest first. */
 
-import { coalesced, make } from "./dom.js";
+import { arrange, coalesced, make } from "./dom.js";
 import { number, time } from "./formats.js";
 import { stateWord } from "./states.js";
 import { excerpt, shown } from "./text.js";
@@ -42,7 +42,7 @@ export class Happenings {
 
   /** Keeps the newest ones alone, however many come. */
   add(event) {
-    this.newest.unshift(event);
+    this.newest.unshift({ event });
     this.newest.length = Math.min(this.newest.length, KEPT);
     this.draw();
   }
@@ -53,7 +53,10 @@ export class Happenings {
   }
 
   redraw() {
-    this.list.replaceChildren(...this.newest.map((event) => this.entry(event)));
+    for (const each of this.newest) {
+      each.node ??= this.entry(each.event);
+    }
+    arrange(this.list, this.newest.map((each) => each.node));
   }
 
   entry(event) {

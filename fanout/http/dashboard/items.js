@@ -20,6 +20,7 @@ export class Items {
     this.state = stateSelect(ITEM_STATES, "", {});
     this.errorType = make("input", { type: "search", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "Any" });
     this.body = make("tbody", { role: "rowgroup" });
+    this.problems = make("div", { role: "status" });
     this.empty = make("p", { class: "empty", hidden: true });
     this.first = make("a", { class: "button" }, "First");
     this.next = make("a", { class: "button" }, "Next");
@@ -27,6 +28,7 @@ export class Items {
       "section",
       { class: "card", "aria-labelledby": "items-title" },
       make("div", { class: "section-heading" }, make("h2", { id: "items-title" }, "Items"), this.form()),
+      this.problems,
       this.tableNode(),
       this.empty,
       make("nav", { class: "pages", "aria-label": "Pages of items" }, this.first, this.next),

@@ -101,10 +101,8 @@ export class Listing {
   }
 
   tell(problem) {
-    if (problem === null) {
-      this.app.connection("polling");
-    }
-    this.app.problem(problem, this.problems);
+    this.app.connection(problem?.passing ? "reconnecting" : "live");
+    this.app.problem(problem?.status === 0 ? null : problem, this.problems);
   }
 
   redraw() {

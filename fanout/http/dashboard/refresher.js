@@ -59,7 +59,7 @@ export class Refresher {
       throw error;
     }
     // What may pass is tried again: no answer, and answers that say so themselves.
-    this.wanted = this.wanted || error.status === 0 || error.status >= 500;
+    this.wanted = this.wanted || error.passing;
     this.told(error);
   }
 

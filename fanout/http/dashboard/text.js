@@ -25,6 +25,9 @@ export function excerpt(text, characters = 160) {
 }
 
 function pieces(text, hidden) {
+  if (!hidden.test(text)) {
+    return [text];
+  }
   const found = [];
   let plain = "";
   for (const character of text) {
