@@ -108,9 +108,14 @@ GROUP_COUNTS = """(wanted) => JSON.stringify(wanted) === JSON.stringify(
 
 
 async def look_for_items(visitor: Visitor) -> None:
-    """Searches the items of the mixed batch, and opens one."""
+    """Pages through the items of the mixed batch, searches them, and opens one."""
     page = visitor.page
     rows = page.locator(".items tbody tr")
+    assert await rows.count() == 50
+    await page.get_by_role("link", name="Next", exact=True).click()
+    await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 10")
+    await page.get_by_role("link", name="First", exact=True).click()
+    await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 50")
     await page.get_by_label("Key begins with").fill("paper/1")
     await page.get_by_label("Key begins with").press("Enter")
     await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 10")
@@ -206,7 +211,8 @@ async def test_hostile_texts_are_shown_and_never_run(fanout: Deployment, serve: 
         assert ATTACK in await visitor.text("h1")
         assert "U+202E" in await visitor.text("h1")
         assert await visitor.overflow() == 0
-        await visitor.check_accessibility()
+        if options:
+            await visitor.check_accessibility()
         await page.locator(".items").get_by_role("link", name="invoice").click()
         await visitor.until("dialog pre", "12345678901234567890")
         assert await visitor.text("dialog h2") == "invoiceU+202Efdp.exeU+200B"

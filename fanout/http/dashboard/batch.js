@@ -4,7 +4,7 @@ import { api, Problem } from "./api.js";
 import { Actions } from "./actions.js";
 import { describe } from "./bar.js";
 import { coalesced, make, show } from "./dom.js";
-import { counted } from "./formats.js";
+import { counted, settled } from "./formats.js";
 import { FailureGroups } from "./failures.js";
 import { Follower } from "./follower.js";
 import { Happenings } from "./happenings.js";
@@ -94,6 +94,9 @@ export class BatchView {
   /** A status, as often as it comes: what is drawn of it is drawn once a frame. */
   take(status) {
     const before = this.status;
+    if (before !== null && isOlder(status, before)) {
+      return;
+    }
     this.status = status;
     this.summary.pace.add(status);
     this.draw();
@@ -126,6 +129,9 @@ export class BatchView {
 
   redraw() {
     const { status } = this;
+    if (this.ended) {
+      return;
+    }
     show(this.top, true);
     show(this.parts, true);
     this.title = status.title ?? status.key;
@@ -142,10 +148,11 @@ export class BatchView {
       this.places.act.replaceChildren();
       if (verb === "retry") {
         this.app.announce(`${counted(answer.reopened, "item")} will run again`);
-        this.follower.begin();
       } else {
         this.take(answer);
       }
+      // Whatever has crossed the answer on its way: a new stream begins with what is so now.
+      this.follower.begin();
       if (this.item.node.open) {
         this.refreshers.item.ask(true);
       }
@@ -167,6 +174,7 @@ export class BatchView {
   }
 
   end() {
+    this.ended = true;
     this.follower.end();
     for (const refresher of Object.values(this.refreshers)) {
       refresher.end();
@@ -174,4 +182,9 @@ export class BatchView {
     this.summary.end();
     this.item.end();
   }
+}
+
+/** Whether an answer was overtaken by another: within an epoch settled items never become fewer. */
+function isOlder(status, known) {
+  return status.epoch < known.epoch || (status.epoch === known.epoch && settled(status) < settled(known));
 }
