@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
 from pydantic import SecretStr
@@ -37,7 +38,8 @@ NARROW = {"width": 380, "height": 800}
 def chromium(folder: Path) -> Iterator[str]:
     """Starts the browser that is installed; answers where it takes orders."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    assert program is not None, "Debian's package chromium is missing"
+    if program is None:
+        pytest.skip("no chromium is installed (apt-get install chromium)")
     log = folder / "chromium.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -17,7 +17,13 @@ export function confirmCancel(status) {
       "form",
       { method: "dialog" },
       make("h2", { id: "confirm-title" }, "Cancel this batch?"),
-      make("p", { id: "confirm-text" }, `${open} of “`, shown(status.title ?? status.key), "” will not run any more. Those that run now have 30 seconds to end."),
+      make(
+        "p",
+        { id: "confirm-text" },
+        `${open} of “`,
+        shown(status.title ?? status.key),
+        "” will not run any more. Those that run now have 30 seconds to end.",
+      ),
       make("label", { for: "reason" }, "Reason ", make("span", { class: "muted" }, "(optional)")),
       reason,
       make(

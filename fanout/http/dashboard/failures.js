@@ -43,8 +43,9 @@ export class FailureGroups {
     }
     this.rows = rows;
     arrange(this.body, [...rows.values()].map((row) => row.node));
-    const notes = [estimated ? "Counts are estimates from a sample." : "", leftOut > 0 ? `${number(leftOut)} smaller groups are not shown.` : ""];
-    write(this.note, notes.join(" ").trim());
+    const sampled = estimated ? "Counts are estimates from a sample." : "";
+    const others = leftOut > 0 ? `${number(leftOut)} smaller groups are not shown.` : "";
+    write(this.note, `${sampled} ${others}`.trim());
     show(this.note, estimated || leftOut > 0);
   }
 }
@@ -65,7 +66,12 @@ class GroupRow {
     this.node = make(
       "tr",
       { role: "row" },
-      make("th", { role: "rowheader", scope: "row" }, make("a", { href: only }, shown(group.type)), make("span", { class: "beneath" }, shown(group.code))),
+      make(
+        "th",
+        { role: "rowheader", scope: "row" },
+        make("a", { href: only }, shown(group.type)),
+        make("span", { class: "beneath" }, shown(group.code)),
+      ),
       make("td", { role: "cell", "data-label": "Items" }, this.count),
       make("td", { role: "cell", "data-label": "For example" }, this.link, this.example),
       make("td", { role: "cell", class: "end" }, retry),

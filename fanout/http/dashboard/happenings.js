@@ -60,14 +60,16 @@ export class Happenings {
   }
 
   entry(event) {
-    return make("li", { "data-kind": event.kind }, time(event.at), make("span", {}, words(event), this.item(event.data), error(event.data)));
+    const told = make("span", {}, words(event), this.item(event.data), error(event.data));
+    return make("li", { "data-kind": event.kind }, time(event.at), told);
   }
 
   item(data) {
     if (typeof data.item_key !== "string") {
       return null;
     }
-    return [" ", make("a", { href: `${this.address}?${new URLSearchParams({ item: data.item_key })}` }, excerpt(data.item_key, 48))];
+    const href = `${this.address}?${new URLSearchParams({ item: data.item_key })}`;
+    return [" ", make("a", { href }, excerpt(data.item_key, 48))];
   }
 }
 

@@ -135,7 +135,7 @@ class ItemRow {
     const outcome = tell(item);
     if (this.told !== outcome) {
       this.told = outcome;
-      this.outcome.replaceChildren(excerpt(outcome));
+      this.outcome.replaceChildren(...(outcome === "" ? [] : [excerpt(outcome)]));
     }
   }
 }
@@ -147,5 +147,5 @@ function tell(item) {
   if (item.result_left_out) {
     return "(large: open the item to see it)";
   }
-  return item.status === "completed" && item.result !== null ? JSON.stringify(item.result) : "–";
+  return item.status === "completed" && item.result !== null ? JSON.stringify(item.result) : "";
 }

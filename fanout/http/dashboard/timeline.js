@@ -5,6 +5,7 @@ import { duration, number, rate, timeOfDay } from "./formats.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
+const STRIPES = "failed-stripes";
 const PARTS = ["completed", "failed", "cancelled"];
 
 export class Timeline {
@@ -35,12 +36,19 @@ export class Timeline {
     const { spans, span_seconds: length } = timeline;
     const totals = spans.map((span) => PARTS.reduce((sum, part) => sum + span[part], 0));
     const peak = Math.max(1, ...totals);
-    this.drawing.replaceChildren(baseline(), ...spans.flatMap((span, place) => column(span, place, spans.length, peak)));
+    this.drawing.replaceChildren(stripes(), baseline(), ...spans.flatMap((span, place) => column(span, place, spans.length, peak)));
     show(this.axis, true);
     write(this.begin, timeOfDay(timeline.begin));
     write(this.end, timeOfDay(timeline.end));
     write(this.text, describe(timeline, totals, length));
   }
+}
+
+// Failed items are striped as in the bars: no colour has to be told from another.
+function stripes() {
+  const properties = { id: STRIPES, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
+  const parts = [shape("rect", { class: "ground", width: 5, height: 5 }), shape("rect", { class: "stripe", width: 3.5, height: 5 })];
+  return shape("defs", {}, shape("pattern", properties, parts));
 }
 
 function baseline() {
@@ -54,7 +62,8 @@ function column(span, place, count, peak) {
     // What happened is seen, however small it is beside the rest.
     const height = Math.max(1.5, ((HEIGHT - 4) * span[part]) / peak);
     top -= height;
-    return shape("rect", { x: place * width + 0.5, y: top, width: Math.max(1, width - 1), height, "data-state": part });
+    const fill = part === "failed" ? `url(#${STRIPES})` : null;
+    return shape("rect", { x: place * width + 0.5, y: top, width: Math.max(1, width - 1), height, "data-state": part, fill });
   });
 }
 
@@ -63,10 +72,11 @@ function describe(timeline, totals, length) {
   if (sum === 0) {
     return "Nothing has settled yet.";
   }
+  const failed = timeline.spans.reduce((some, span) => some + span.failed, 0);
   const whole = length * totals.length;
   const place = totals.indexOf(Math.max(...totals));
   const parts = [
-    `${number(sum)} settled in ${duration(whole)}`,
+    `${number(sum)} settled${failed > 0 ? ` and ${number(failed)} of them failed` : ""} in ${duration(whole)}`,
     `${rate(sum / whole)} on average`,
     `most at ${timeOfDay(timeline.spans[place].at)} with ${rate(totals[place] / length)}`,
   ];
