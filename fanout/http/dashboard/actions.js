@@ -43,7 +43,10 @@ export class Actions {
 
   // A button that goes away must not take the keyboard's place on the page with it.
   keepFocus(gone) {
-    const other = new Map([[this.pause, this.resume], [this.resume, this.pause]]).get(gone);
+    const other = new Map([
+      [this.pause, this.resume],
+      [this.resume, this.pause],
+    ]).get(gone);
     const next = other === undefined || other.hidden ? this.node : other;
     next.focus();
   }

@@ -46,7 +46,10 @@ class App {
       return;
     }
     this.signIn = null;
-    this.workflowsUrl = await api.about().then((about) => about.workflows_url, () => null);
+    this.workflowsUrl = await api.about().then(
+      (about) => about.workflows_url,
+      () => null,
+    );
     this.route();
   }
 

@@ -7,9 +7,21 @@ const PARTS = ["completed", "failed", "cancelled", "processing"];
 
 export class Bar {
   constructor(label) {
-    this.parts = Object.fromEntries(PARTS.map((part) => [part, make("span", { class: "bar-part", "data-state": part })]));
-    const properties = { class: "bar", role: "progressbar", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": 100 };
-    this.node = make("div", properties, PARTS.map((part) => this.parts[part]));
+    this.parts = Object.fromEntries(
+      PARTS.map((part) => [part, make("span", { class: "bar-part", "data-state": part })]),
+    );
+    const properties = {
+      class: "bar",
+      role: "progressbar",
+      "aria-label": label,
+      "aria-valuemin": 0,
+      "aria-valuemax": 100,
+    };
+    this.node = make(
+      "div",
+      properties,
+      PARTS.map((part) => this.parts[part]),
+    );
   }
 
   update(status) {

@@ -44,7 +44,13 @@ export class BatchView {
 
   build() {
     const act = (verb, body) => this.act(verb, body);
-    this.places = { stream: make("div"), act: make("div"), failures: make("div"), timeline: make("div"), item: make("div") };
+    this.places = {
+      stream: make("div"),
+      act: make("div"),
+      failures: make("div"),
+      timeline: make("div"),
+      item: make("div"),
+    };
     this.problems = make("div", { role: "alert" }, Object.values(this.places));
     this.summary = new Summary(this.app);
     this.actions = new Actions(act);

@@ -1,8 +1,9 @@
 /** The failed items by the code and type of their errors. */
 
 import { busy } from "./actions.js";
-import { arrange, make, mark, show, write } from "./dom.js";
+import { make, mark, show, write } from "./dom.js";
 import { number } from "./formats.js";
+import { cell, row, Table } from "./table.js";
 import { excerpt, shown } from "./text.js";
 
 const HEADINGS = ["Error", "Items", "For example", ""];
@@ -11,20 +12,13 @@ export class FailureGroups {
   constructor(address, act) {
     this.address = address;
     this.act = act;
-    this.rows = new Map();
-    this.body = make("tbody", { role: "rowgroup" });
+    this.table = new Table("failures", "Failed items by error", HEADINGS);
     this.note = make("p", { class: "muted", hidden: true });
     this.node = make(
       "section",
       { class: "card", hidden: true, "aria-labelledby": "failures-title" },
       make("h2", { id: "failures-title" }, "Failures"),
-      make(
-        "table",
-        { role: "table", class: "failures" },
-        make("caption", { class: "unseen" }, "Failed items by error"),
-        make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, HEADINGS.map(heading))),
-        this.body,
-      ),
+      this.table.node,
       this.note,
     );
   }
@@ -34,15 +28,12 @@ export class FailureGroups {
   }
 
   update({ groups, estimated, left_out: leftOut }) {
-    const rows = new Map();
-    for (const group of groups) {
-      const name = JSON.stringify([group.code, group.type]);
-      const row = this.rows.get(name) ?? new GroupRow(this.address, group, this.act);
-      row.update(group, estimated);
-      rows.set(name, row);
-    }
-    this.rows = rows;
-    arrange(this.body, [...rows.values()].map((row) => row.node));
+    this.table.update(
+      groups,
+      (group) => JSON.stringify([group.code, group.type]),
+      (group) => new GroupRow(this.address, group, this.act),
+      (known, group) => known.update(group, estimated),
+    );
     const sampled = estimated ? "Counts are estimates from a sample." : "";
     const others = leftOut > 0 ? `${number(leftOut)} smaller groups are not shown.` : "";
     write(this.note, `${sampled} ${others}`.trim());
@@ -63,17 +54,10 @@ class GroupRow {
       "Retry this type",
       make("span", { class: "unseen" }, ": ", shown(group.type)),
     );
-    this.node = make(
-      "tr",
-      { role: "row" },
-      make(
-        "th",
-        { role: "rowheader", scope: "row" },
-        make("a", { href: only }, shown(group.type)),
-        make("span", { class: "beneath" }, shown(group.code)),
-      ),
-      make("td", { role: "cell", "data-label": "Items" }, this.count),
-      make("td", { role: "cell", "data-label": "For example" }, this.link, this.example),
+    this.node = row(
+      [make("a", { href: only }, shown(group.type)), make("span", { class: "beneath" }, shown(group.code))],
+      cell("Items", this.count),
+      cell("For example", this.link, this.example),
       make("td", { role: "cell", class: "end" }, retry),
     );
   }
@@ -89,5 +73,3 @@ class GroupRow {
     }
   }
 }
-
-const heading = (text) => (text === "" ? make("td", { role: "cell" }) : make("th", { role: "columnheader", scope: "col" }, text));

@@ -40,7 +40,12 @@ export function duration(seconds) {
     return `${SHORT.format(Math.max(0, Math.round(seconds * 10) / 10))} s`;
   }
   const whole = Math.round(seconds);
-  const units = [["d", 86_400], ["h", 3_600], ["min", 60], ["s", 1]];
+  const units = [
+    ["d", 86_400],
+    ["h", 3_600],
+    ["min", 60],
+    ["s", 1],
+  ];
   const first = units.findIndex(([, length]) => whole >= length);
   let rest = whole;
   const parts = [];
@@ -70,9 +75,15 @@ export const timeOfDay = (at) => CLOCK.format(new Date(at));
 function relative(at) {
   const ahead = (Date.parse(at) - clock.now()) / 1_000;
   const size = Math.abs(ahead);
-  const units = [["day", 86_400], ["hour", 3_600], ["minute", 60]];
+  const units = [
+    ["day", 86_400],
+    ["hour", 3_600],
+    ["minute", 60],
+  ];
   const [unit, length] = units.find(([, each]) => size >= each) ?? ["second", 1];
-  return unit === "second" && size < 5 ? RELATIVE.format(0, "second") : RELATIVE.format(Math.trunc(ahead / length), unit);
+  return unit === "second" && size < 5
+    ? RELATIVE.format(0, "second")
+    : RELATIVE.format(Math.trunc(ahead / length), unit);
 }
 
 /** A time: relative as text, absolute as title. */
@@ -92,4 +103,14 @@ export function refreshTimes() {
   for (const node of document.querySelectorAll("time[datetime]")) {
     write(node, relative(node.dateTime));
   }
+}
+
+/** How long a batch has run, or took. */
+export function taken(batch) {
+  if (batch.started_at === null) {
+    return "–";
+  }
+  return duration(
+    batch.closed_at === null ? secondsSince(batch.started_at) : seconds(batch.started_at, batch.closed_at),
+  );
 }

@@ -56,7 +56,10 @@ export class Happenings {
     for (const each of this.newest) {
       each.node ??= this.entry(each.event);
     }
-    arrange(this.list, this.newest.map((each) => each.node));
+    arrange(
+      this.list,
+      this.newest.map((each) => each.node),
+    );
   }
 
   entry(event) {

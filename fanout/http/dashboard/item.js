@@ -19,7 +19,12 @@ export class ItemDialog {
     this.content = make("div", { class: "item-content" });
     this.retry = make(
       "button",
-      { type: "button", class: "primary", hidden: true, onclick: (event) => busy(event.currentTarget, () => this.again(act)) },
+      {
+        type: "button",
+        class: "primary",
+        hidden: true,
+        onclick: (event) => busy(event.currentTarget, () => this.again(act)),
+      },
       "Retry this item",
     );
     const close = make("button", { type: "button", onclick: () => this.node.close() }, "Close");
@@ -51,7 +56,9 @@ export class ItemDialog {
     show(this.badge.node, false);
     if (!this.node.open) {
       // After the view itself is in the page.
-      requestAnimationFrame(() => this.key === key && this.node.isConnected && !this.node.open && this.node.showModal());
+      requestAnimationFrame(
+        () => this.key === key && this.node.isConnected && !this.node.open && this.node.showModal(),
+      );
     }
   }
 
@@ -127,19 +134,30 @@ function facts(item) {
     ["Worker", item.worker === null ? null : shown(item.worker)],
   ];
   const given = rows.filter(([, value]) => value !== null);
-  return make("dl", { class: "facts" }, given.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  return make(
+    "dl",
+    { class: "facts" },
+    given.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
+  );
 }
 
 function errorParts(found) {
   const { type, code, message, traceback } = found;
-  const head = make("p", {}, make("strong", {}, shown(type ?? "")), " ", make("span", { class: "beneath" }, shown(code ?? "")));
+  const head = make(
+    "p",
+    {},
+    make("strong", {}, shown(type ?? "")),
+    " ",
+    make("span", { class: "beneath" }, shown(code ?? "")),
+  );
   return [head, ...(message ? [block(message)] : []), ...(traceback ? [trace(traceback)] : [])];
 }
 
 const trace = (text) => make("details", {}, make("summary", {}, "Traceback"), block(text));
 
 function history(events) {
-  const entry = (event) => make("li", {}, time(event.at), make("span", {}, words(event), error(event.data), messageOf(event.data)));
+  const entry = (event) =>
+    make("li", {}, time(event.at), make("span", {}, words(event), error(event.data), messageOf(event.data)));
   return make("ol", { class: "happenings" }, events.map(entry));
 }
 

@@ -1,9 +1,10 @@
 /** A page of the batch's items, with a search. */
 
 import { api } from "./api.js";
-import { arrange, coalesced, make, mark, show, write } from "./dom.js";
+import { coalesced, make, mark, show, write } from "./dom.js";
 import { number } from "./formats.js";
 import { Badge, ITEM_STATES, stateSelect } from "./states.js";
+import { cell, row, Table } from "./table.js";
 import { excerpt } from "./text.js";
 
 const PAGE = 50;
@@ -14,12 +15,23 @@ export class Items {
   constructor(id, address) {
     this.id = id;
     this.address = address;
-    this.rows = new Map();
     this.draw = coalesced(() => this.redraw());
-    this.prefix = make("input", { type: "search", maxlength: 400, autocomplete: "off", spellcheck: "false", placeholder: "Any" });
+    this.prefix = make("input", {
+      type: "search",
+      maxlength: 400,
+      autocomplete: "off",
+      spellcheck: "false",
+      placeholder: "Any",
+    });
     this.state = stateSelect(ITEM_STATES, "", {});
-    this.errorType = make("input", { type: "search", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "Any" });
-    this.body = make("tbody", { role: "rowgroup" });
+    this.errorType = make("input", {
+      type: "search",
+      maxlength: 200,
+      autocomplete: "off",
+      spellcheck: "false",
+      placeholder: "Any",
+    });
+    this.table = new Table("items", "Items of this batch", HEADINGS);
     this.problems = make("div", { role: "status" });
     this.empty = make("p", { class: "empty", hidden: true });
     this.first = make("a", { class: "button" }, "First");
@@ -29,7 +41,7 @@ export class Items {
       { class: "card", "aria-labelledby": "items-title" },
       make("div", { class: "section-heading" }, make("h2", { id: "items-title" }, "Items"), this.form()),
       this.problems,
-      this.tableNode(),
+      this.table.node,
       this.empty,
       make("nav", { class: "pages", "aria-label": "Pages of items" }, this.first, this.next),
     );
@@ -50,18 +62,6 @@ export class Items {
       make("label", {}, "Error type", this.errorType),
       make("button", { class: "unseen-until-focus" }, "Search"),
     );
-  }
-
-  tableNode() {
-    const heading = (text) => make("th", { role: "columnheader", scope: "col" }, text);
-    this.table = make(
-      "table",
-      { role: "table", class: "items" },
-      make("caption", { class: "unseen" }, "Items of this batch"),
-      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, HEADINGS.map(heading))),
-      this.body,
-    );
-    return this.table;
   }
 
   change(filter) {
@@ -89,20 +89,18 @@ export class Items {
 
   redraw() {
     const { items, next } = this.page;
-    const rows = new Map();
-    for (const item of items) {
-      const row = this.rows.get(item.seq) ?? new ItemRow();
-      row.update(item, this.at({ ...this.wanted, item: item.item_key }));
-      rows.set(item.seq, row);
-    }
-    this.rows = rows;
-    arrange(this.body, [...rows.values()].map((row) => row.node));
+    this.table.update(
+      items,
+      (item) => item.seq,
+      () => new ItemRow(),
+      (known, item) => known.update(item, this.at({ ...this.wanted, item: item.item_key })),
+    );
     const { cursor, ...filter } = this.wanted;
     show(this.first, cursor !== undefined);
     show(this.next, next !== null);
     mark(this.first, "href", this.at(filter));
     mark(this.next, "href", this.at({ ...filter, cursor: next ?? "" }));
-    show(this.table, items.length > 0);
+    show(this.table.node, items.length > 0);
     show(this.empty, items.length === 0);
     write(this.empty, next === null ? "No item is like that." : "None so far: the search goes on with Next.");
   }
@@ -114,13 +112,11 @@ class ItemRow {
     this.badge = new Badge("pending");
     this.attempts = make("span", { class: "number" });
     this.outcome = make("span", { class: "message" });
-    this.node = make(
-      "tr",
-      { role: "row" },
-      make("th", { role: "rowheader", scope: "row" }, this.link),
-      make("td", { role: "cell", "data-label": "State" }, this.badge.node),
-      make("td", { role: "cell", "data-label": "Failed attempts" }, this.attempts),
-      make("td", { role: "cell", "data-label": "Result or error" }, this.outcome),
+    this.node = row(
+      this.link,
+      cell("State", this.badge.node),
+      cell("Failed attempts", this.attempts),
+      cell("Result or error", this.outcome),
     );
   }
 

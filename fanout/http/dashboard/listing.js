@@ -2,10 +2,11 @@
 
 import { api } from "./api.js";
 import { Bar, describe } from "./bar.js";
-import { arrange, coalesced, make, mark, show, write } from "./dom.js";
-import { duration, percent, seconds, secondsSince, setTime } from "./formats.js";
+import { coalesced, make, mark, show, write } from "./dom.js";
+import { percent, setTime, taken } from "./formats.js";
 import { Refresher } from "./refresher.js";
 import { Badge, BATCH_STATES, isClosed, stateSelect } from "./states.js";
+import { cell, row, Table } from "./table.js";
 import { shown } from "./text.js";
 
 const PAGE = 25;
@@ -17,7 +18,6 @@ export class Listing {
   constructor(app, parameters) {
     this.app = app;
     this.title = "Batches";
-    this.rows = new Map();
     this.page = null;
     this.draw = coalesced(() => this.redraw());
     this.build();
@@ -49,14 +49,7 @@ export class Listing {
     form.addEventListener("change", (event) => this.filter(event));
     this.problems = make("div", { role: "status" });
     this.empty = make("div", { class: "empty", hidden: true });
-    this.body = make("tbody", { role: "rowgroup" });
-    this.table = make(
-      "table",
-      { class: "batches", role: "table" },
-      make("caption", { class: "unseen" }, "Batches, the newest first"),
-      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, HEADINGS.map(heading))),
-      this.body,
-    );
+    this.table = new Table("batches", "Batches, the newest first", HEADINGS);
     this.first = make("a", { class: "button" }, "Newest");
     this.next = make("a", { class: "button" }, "Older");
     this.pages = make("nav", { class: "pages", "aria-label": "Pages" }, this.first, this.next);
@@ -65,7 +58,7 @@ export class Listing {
       { class: "listing" },
       make("div", { class: "heading" }, make("h1", {}, "Batches"), form),
       this.problems,
-      make("div", { class: "card flush" }, this.table, this.empty),
+      make("div", { class: "card flush" }, this.table.node, this.empty),
       this.pages,
     );
   }
@@ -80,7 +73,11 @@ export class Listing {
     this.handler.value = parameters.handler ?? "";
     this.state.value = parameters.status ?? "";
     this.refresher?.end();
-    this.refresher = new Refresher((signal) => this.load(signal), LIVE_MILLISECONDS, (problem) => this.tell(problem));
+    this.refresher = new Refresher(
+      (signal) => this.load(signal),
+      LIVE_MILLISECONDS,
+      (problem) => this.tell(problem),
+    );
     this.refresher.ask();
   }
 
@@ -107,18 +104,18 @@ export class Listing {
 
   redraw() {
     const { batches, next } = this.page;
-    const rows = new Map(batches.map((batch) => [batch.batch_id, this.rows.get(batch.batch_id) ?? new BatchRow(batch)]));
-    for (const batch of batches) {
-      rows.get(batch.batch_id).update(batch);
-    }
-    this.rows = rows;
-    arrange(this.body, [...rows.values()].map((row) => row.node));
+    this.table.update(
+      batches,
+      (batch) => batch.batch_id,
+      (batch) => new BatchRow(batch),
+      (known, batch) => known.update(batch),
+    );
     const { cursor, ...filter } = this.parameters;
     show(this.first, cursor !== undefined);
     show(this.next, next !== null);
     mark(this.first, "href", listAddress(filter));
     mark(this.next, "href", listAddress({ ...filter, cursor: next ?? "" }));
-    show(this.table, batches.length > 0);
+    show(this.table.node, batches.length > 0);
     show(this.empty, batches.length === 0);
     if (batches.length === 0) {
       this.empty.replaceChildren(...explain(filter, next));
@@ -140,10 +137,8 @@ class BatchRow {
     this.taken = make("span");
     const name = make("a", { class: "name", href: `#/batches/${batch.batch_id}` }, shown(batch.title ?? batch.key));
     const beneath = [shown(batch.handler), ...(batch.title === null ? [] : [" · ", shown(batch.key)])];
-    this.node = make(
-      "tr",
-      { role: "row" },
-      make("th", { role: "rowheader", scope: "row" }, name, make("span", { class: "beneath" }, beneath)),
+    this.node = row(
+      [name, make("span", { class: "beneath" }, beneath)],
       cell("State", this.badge.node),
       cell("Progress", make("div", { class: "progress" }, this.bar.node, this.percent), this.counts),
       cell("Submitted", this.submitted),
@@ -160,18 +155,6 @@ class BatchRow {
     write(this.taken, taken(batch));
   }
 }
-
-/** How long a batch has run, or took. */
-export function taken(batch) {
-  if (batch.started_at === null) {
-    return "–";
-  }
-  return duration(batch.closed_at === null ? secondsSince(batch.started_at) : seconds(batch.started_at, batch.closed_at));
-}
-
-const cell = (label, ...content) => make("td", { role: "cell", "data-label": label }, ...content);
-
-const heading = (text) => make("th", { role: "columnheader", scope: "col" }, text);
 
 function listAddress(filter) {
   const given = Object.entries(filter).filter(([, value]) => value);

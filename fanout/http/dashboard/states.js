@@ -36,7 +36,12 @@ export class Badge {
   constructor(state) {
     this.path = shape("path");
     this.word = make("span");
-    this.node = make("span", { class: "badge" }, shape("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, this.path), this.word);
+    this.node = make(
+      "span",
+      { class: "badge" },
+      shape("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, this.path),
+      this.word,
+    );
     this.update(state);
   }
 

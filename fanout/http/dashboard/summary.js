@@ -2,8 +2,7 @@
 
 import { Bar } from "./bar.js";
 import { make, mark, show, write } from "./dom.js";
-import { counted, duration, number, percent, rate, setTime } from "./formats.js";
-import { taken } from "./listing.js";
+import { counted, duration, number, percent, rate, setTime, taken } from "./formats.js";
 import { Pace } from "./pace.js";
 import { Badge, isClosed, ITEM_STATES, stateWord } from "./states.js";
 import { shown } from "./text.js";
@@ -57,7 +56,11 @@ export class Summary {
     if (this.status?.batch_id !== status.batch_id) {
       this.name.replaceChildren(shown(status.title ?? status.key));
       const link = this.workflow(status);
-      this.beneath.replaceChildren(shown(status.handler), ...(status.title === null ? [] : [" · ", shown(status.key)]), ...link);
+      this.beneath.replaceChildren(
+        shown(status.handler),
+        ...(status.title === null ? [] : [" · ", shown(status.key)]),
+        ...link,
+      );
     }
     this.status = status;
     this.badge.update(status.status);
@@ -164,7 +167,12 @@ function tell(status) {
 function why(status) {
   if (status.reason === "failure_budget") {
     const paused = status.status === "paused";
-    return ["bad", paused ? "Paused: more items failed than its budget allows." : "More items failed than its budget allows.", null, null];
+    return [
+      "bad",
+      paused ? "Paused: more items failed than its budget allows." : "More items failed than its budget allows.",
+      null,
+      null,
+    ];
   }
   if (status.reason === "deadline") {
     return ["bad", "Its deadline passed before all items were settled.", null, null];

@@ -36,7 +36,11 @@ export class Timeline {
     const { spans, span_seconds: length } = timeline;
     const totals = spans.map((span) => PARTS.reduce((sum, part) => sum + span[part], 0));
     const peak = Math.max(1, ...totals);
-    this.drawing.replaceChildren(stripes(), baseline(), ...spans.flatMap((span, place) => column(span, place, spans.length, peak)));
+    this.drawing.replaceChildren(
+      stripes(),
+      baseline(),
+      ...spans.flatMap((span, place) => column(span, place, spans.length, peak)),
+    );
     show(this.axis, true);
     write(this.begin, timeOfDay(timeline.begin));
     write(this.end, timeOfDay(timeline.end));
@@ -46,8 +50,17 @@ export class Timeline {
 
 // Failed items are striped as in the bars: no colour has to be told from another.
 function stripes() {
-  const properties = { id: STRIPES, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
-  const parts = [shape("rect", { class: "ground", width: 5, height: 5 }), shape("rect", { class: "stripe", width: 3.5, height: 5 })];
+  const properties = {
+    id: STRIPES,
+    width: 5,
+    height: 5,
+    patternUnits: "userSpaceOnUse",
+    patternTransform: "rotate(45)",
+  };
+  const parts = [
+    shape("rect", { class: "ground", width: 5, height: 5 }),
+    shape("rect", { class: "stripe", width: 3.5, height: 5 }),
+  ];
   return shape("defs", {}, shape("pattern", properties, parts));
 }
 
@@ -63,7 +76,14 @@ function column(span, place, count, peak) {
     const height = Math.max(1.5, ((HEIGHT - 4) * span[part]) / peak);
     top -= height;
     const fill = part === "failed" ? `url(#${STRIPES})` : null;
-    return shape("rect", { x: place * width + 0.5, y: top, width: Math.max(1, width - 1), height, "data-state": part, fill });
+    return shape("rect", {
+      x: place * width + 0.5,
+      y: top,
+      width: Math.max(1, width - 1),
+      height,
+      "data-state": part,
+      fill,
+    });
   });
 }
 
