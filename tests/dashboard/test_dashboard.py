@@ -194,8 +194,11 @@ LONG_KEY = "ÿ" * 200
 async def test_hostile_texts_are_shown_and_never_run(fanout: Deployment, serve: Serving, visit: Visiting) -> None:
     await fanout.start_worker(handlers=SHOWN)
     fails = {"raises": ATTACK[:60], "message": f"{ATTACK}\n\u202e line two \x07"}
+    others = [Item({"raises": f"Other{number}"}, f"other/{number}") for number in range(9)]
     items = [Item(fails, ATTACK), Item({"returns": {ATTACK: 12345678901234567890}}, TURNED), Item(fails, LONG_KEY)]
-    batch = await fanout.client.submit("test.shown", items, key=f"{ATTACK} {TURNED}", title=f"{ATTACK} {TURNED}")
+    batch = await fanout.client.submit(
+        "test.shown", [*items, *others], key=f"{ATTACK} {TURNED}", title=f"{ATTACK} {TURNED}"
+    )
     await closed(batch)
     for options in ({"viewport": NARROW, "color_scheme": "dark"}, {}):
         visitor = await visit(await serve(), **options)
@@ -206,7 +209,8 @@ async def test_hostile_texts_are_shown_and_never_run(fanout: Deployment, serve: 
         assert await visitor.overflow() == 0
         await page.locator(".batches .name").click()
         await visitor.state("completed_with_failures")
-        await page.locator(".failures tbody tr").first.wait_for()
+        await visitor.press("Show all 10")
+        assert await page.locator(".failures tbody tr").count() == 10
         await page.locator(".items tbody tr").nth(2).wait_for()
         assert ATTACK in await visitor.text("h1")
         assert "U+202E" in await visitor.text("h1")

@@ -6,6 +6,7 @@ import { number } from "./formats.js";
 import { cell, row, Table } from "./table.js";
 import { excerpt, shown } from "./text.js";
 
+const FEW = 8;
 const HEADINGS = ["Error", "Items", "For example", ""];
 
 export class FailureGroups {
@@ -14,12 +15,14 @@ export class FailureGroups {
     this.act = act;
     this.table = new Table("failures", "Failed items by error", HEADINGS);
     this.note = make("p", { class: "muted", hidden: true });
+    this.more = make("button", { type: "button", hidden: true, onclick: () => this.showAll() });
     this.node = make(
       "section",
       { class: "card", hidden: true, "aria-labelledby": "failures-title" },
       make("h2", { id: "failures-title" }, "Failures"),
       this.table.node,
       this.note,
+      make("div", { class: "pages" }, this.more),
     );
   }
 
@@ -27,9 +30,20 @@ export class FailureGroups {
     show(this.node, failed > 0);
   }
 
-  update({ groups, estimated, left_out: leftOut }) {
+  // Many kinds of errors would push the items out of sight.
+  showAll() {
+    this.all = true;
+    this.update(this.failures);
+    this.table.body.children[FEW]?.querySelector("a").focus();
+  }
+
+  update(failures) {
+    this.failures = failures;
+    const { groups, estimated, left_out: leftOut } = failures;
+    show(this.more, !this.all && groups.length > FEW);
+    write(this.more, `Show all ${number(groups.length)}`);
     this.table.update(
-      groups,
+      this.all ? groups : groups.slice(0, FEW),
       (group) => JSON.stringify([group.code, group.type]),
       (group) => new GroupRow(this.address, group, this.act),
       (known, group) => known.update(group, estimated),
