@@ -7,6 +7,7 @@
 | `recovery` | 2,000 items of 5 ms, the only worker killed half-way, from the restart to the close | 15 s |
 | `million` | a million items that do nothing: memory of worker and submitter, lengths of histories | see there |
 | `live` | 20,000 items that do nothing with 50 readers of their progress, against none; delay and memory | a half |
+| `pixel` | 1,000 items, from each settle to its change on the dashboard | median 0.3 s, 99 of 100 in 1 s |
 
-All five are in the default set: `million` takes about two minutes on two cores.
+All six are in the default set: `million` takes about two minutes on two cores.
 """

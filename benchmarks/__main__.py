@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from benchmarks import __doc__ as description
-from benchmarks import live, million, noop, recovery, slow
+from benchmarks import live, million, noop, pixel, recovery, slow
 from benchmarks.result import Case, Options, line, read_facts
 from benchmarks.rig import say
 from benchmarks.stack import forget_settings, open_rig, own_stack
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Case]]] = {
     "recovery": recovery.cases,
     "million": million.cases,
     "live": live.cases,
+    "pixel": pixel.cases,
 }
 
 

@@ -39,6 +39,8 @@ class Servers:
     temporal_chosen_by: str
     direct_url: str | None = None
     """The database without a pooler in between, where it has another address."""
+    ui_url: str | None = None
+    """Temporal's Web UI, where it is known."""
 
     @property
     def listen_url(self) -> str:
@@ -85,7 +87,9 @@ def choose_servers(settings: Settings, stack: Stack | None, options: ServerOptio
     # It is the other address of that database, and of no other that an option or the dev stack may have named.
     direct = settings.listen_url if database_chosen_by == DATABASE_VARIABLE else None
     direct_url = None if direct is None else direct.get_secret_value()
-    return Servers(database_url, database_chosen_by, temporal, temporal_chosen_by, direct_url)
+    on_stack = stack is not None and temporal["target_host"] == stack.temporal_address
+    ui_url = stack.ui_url if stack is not None and on_stack else settings.ui_url
+    return Servers(database_url, database_chosen_by, temporal, temporal_chosen_by, direct_url, ui_url)
 
 
 def _choose_database(settings: Settings, stack: Stack | None, options: ServerOptions) -> tuple[str, str]:

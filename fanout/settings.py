@@ -91,6 +91,11 @@ class Settings(BaseModel):
         pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):\d{1,5}$",
         description="HOST:PORT at which a worker serves /metrics, /health and /ready. Defaults to none.",
     )
+    ui_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s]+$",
+        description="Temporal's Web UI, which the dashboard links to. Defaults to the dev stack's, where that is used.",
+    )
     postgres_bin: Path | None = Field(
         None, description="Folder of PostgreSQL's programs for the dev stack. Defaults to a package's."
     )
@@ -153,7 +158,8 @@ def environment_without_servers() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in {"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL"} and not name.startswith("TEMPORAL_")
+        if name not in {"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL", "FANOUT_UI_URL"}
+        and not name.startswith("TEMPORAL_")
     }
 
 

@@ -317,6 +317,7 @@ def test_children_of_a_stack_see_no_other_server(tmp_path: Path) -> None:
         "FANOUT_CONCURRENCY": "7",
     }
     real = {"FANOUT_DATABASE_URL": "postgresql://real/fanout", "FANOUT_LISTEN_URL": "postgresql://real/fanout"}
+    real |= {"FANOUT_UI_URL": "https://real"}
     real |= {"TEMPORAL_ADDRESS": "real:7233", "TEMPORAL_PROFILE": "default", "PGPASSWORD": "secret"}
     assert "production:7233" in what_the_sdk_reads(base), "the profile is one that the SDK finds"
     stack = Stack("postgresql://here/fanout", "127.0.0.1:1", "http://127.0.0.1:2", tmp_path, 3)
@@ -324,6 +325,7 @@ def test_children_of_a_stack_see_no_other_server(tmp_path: Path) -> None:
     assert environment == base | {
         "FANOUT_DATABASE_URL": "postgresql://here/fanout",
         "TEMPORAL_ADDRESS": "127.0.0.1:1",
+        "FANOUT_UI_URL": "http://127.0.0.1:2",
         "TEMPORAL_CONFIG_FILE": os.devnull,
     }
     assert what_the_sdk_reads(environment) == "{'target_host': '127.0.0.1:1'}\n"

@@ -35,7 +35,11 @@ def test_the_wheel_holds_the_library_alone(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"fanout"}
     assert "fanout/py.typed" in names
-    assert {"fanout/store/sql/claim.sql", "fanout/store/migrations/0001_rows.sql"} <= set(names)
+    assert {
+        "fanout/store/sql/claim.sql",
+        "fanout/store/migrations/0001_rows.sql",
+        "fanout/http/dashboard/index.html",
+    } <= set(names)
     metadata = next(name for name in names if name.endswith("/METADATA"))
     text = zipfile.ZipFile(wheel).read(metadata).decode()
     assert "License-Expression: MIT" in text

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 STACK_FILE = "stack.json"
+SERVER_VARIABLES = frozenset({"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL", "FANOUT_UI_URL"})
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Stack:
             **without_servers(base),
             "FANOUT_DATABASE_URL": self.database_url,
             "TEMPORAL_ADDRESS": self.temporal_address,
+            "FANOUT_UI_URL": self.ui_url,
         }
 
     @classmethod
@@ -56,6 +58,6 @@ def without_servers(base: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in base.items()
-        if name not in {"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL"} and not name.startswith(("TEMPORAL_", "PG"))
+        if name not in SERVER_VARIABLES and not name.startswith(("TEMPORAL_", "PG"))
     }
     return {**kept, "TEMPORAL_CONFIG_FILE": os.devnull}

@@ -7,6 +7,7 @@ try:
     from fanout.http.bearer import bearer
     from fanout.http.bodies import BodyLimits
     from fanout.http.guard import Rules
+    from fanout.http.pages import dashboard
     from fanout.http.router import router
     from fanout.http.sessions import Sessions
 except ModuleNotFoundError as _error:
@@ -14,4 +15,4 @@ except ModuleNotFoundError as _error:
         raise
     raise MissingExtra("The HTTP interface", "http") from None
 
-__all__ = ["BodyLimits", "Rules", "Sessions", "app", "bearer", "router"]
+__all__ = ["BodyLimits", "Rules", "Sessions", "app", "bearer", "dashboard", "router"]

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from fanout.http import signing_in
 from fanout.http.bodies import BodyLimits
 from fanout.http.guard import Guard, Rules
+from fanout.http.pages import dashboard
 from fanout.http.problems import MEDIA_TYPE, answer
 from fanout.http.router import NO_LIMITS_GIVEN, router
 from fanout.http.service import ClientSource
@@ -21,7 +22,7 @@ VERSION = "0.1.0"
 
 
 def app(client: ClientSource, limits: BodyLimits = NO_LIMITS_GIVEN, rules: Rules | None = None) -> ASGIApp:
-    """The interface as an ASGI app, to be served or mounted; everything that goes wrong in it is problem JSON.
+    """The interface and its dashboard as an ASGI app, to be served or mounted; what goes wrong in it is problem JSON.
 
     Without `rules` it lets everybody in: whatever it is mounted in answers for that.
     """
@@ -29,6 +30,7 @@ def app(client: ClientSource, limits: BodyLimits = NO_LIMITS_GIVEN, rules: Rules
     for kind in (HTTPException, RequestValidationError, Exception):
         made.add_exception_handler(kind, _tell)
     made.include_router(router(client, limits))
+    made.include_router(dashboard(client))
     if rules is None:
         return made
     made.include_router(signing_in.routes(rules.sessions))

@@ -13,7 +13,7 @@ from fanout.http.problems import Refusal, answer
 from fanout.http.sessions import COOKIE, Sessions
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OPEN_PATHS = ("/health", "/ready", "/session")
+OPEN_PATHS = ("/health", "/ready", "/session", "/", "/dashboard/")
 """What needs no token; one that ends in a slash stands for all below it."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
