@@ -97,9 +97,12 @@ async def test_an_open_breaker_tells_when_it_tries_again(fanout: Deployment) -> 
     assert await reason(batch, "39") in ("breaker_open", "running", "settled")
 
 
+HOUR = {"how": "duration", "after": 3600, "seconds": 0}
+
+
 async def test_running_items_full_slots_and_waits_are_told_apart(fanout: Deployment) -> None:
-    await start_worker(fanout, "--concurrency", "2", handlers="tests.handlers.cases")
-    busy = await fanout.client.submit("case.obeys", range(4), range_size=1)
+    await start_worker(fanout, "--concurrency", "2", handlers="tests.handlers.timed")
+    busy = await fanout.client.submit("timed.loop", range(4), range_size=1)
     await processing(fanout, busy, 2)
     running = await becomes(busy, Reason.RUNNING)
     [worker] = await fanout.client.workers()
@@ -108,7 +111,7 @@ async def test_running_items_full_slots_and_waits_are_told_apart(fanout: Deploym
     first = await busy.why(states[ItemStatus.PROCESSING])
     assert (first.reason, worker.facts.identity in first.detail, "attempt 1" in first.detail) == ("running", True, True)
     assert await reason(busy, states[ItemStatus.PENDING]) == "window_full"
-    other = await fanout.client.submit("case.later", [3600.0], key=HOSTILE.replace("\x9b", ""))
+    other = await fanout.client.submit("timed.throttled", [HOUR], key=HOSTILE.replace("\x9b", ""))
     full = await becomes(other, Reason.WINDOW_FULL)
     assert "all 2 slots" in full.detail
     await busy.cancel()
