@@ -311,10 +311,10 @@ class Attempt:
         claim_id = uuid4()
         span = (self._position, min(self._work.span.hi, self._position + 2 * rows))
         # Before the statement: until its rows are known, no other attempt of this worker may take them for lost.
-        self._engine.claims.hold(claim_id, 1, self.handler_name)
+        self._hold(claim_id, 1)
         try:
             claim = await self._rows.claim(claim_id, span, rows, probe)
-            self._engine.claims.hold(claim_id, len(claim.items), self.handler_name)
+            self._hold(claim_id, len(claim.items))
         finally:
             self._engine.claims.let_go(claim_id)
         items = claim.items
@@ -364,9 +364,12 @@ class Attempt:
                 continue
             with suppress(*OUTAGE):
                 for item in await self._rows.of_claim(claim_id):
-                    self._engine.claims.hold(claim_id, 1, self.handler_name)
+                    self._hold(claim_id, 1)
                     self._unwritten += 1
                     self._engine.settle(Token(self, item), Verdict(item.seq, claim_id), False)
+
+    def _hold(self, claim_id: UUID, rows: int) -> None:
+        self._engine.claims.hold(claim_id, rows, self.handler_name, self._work.batch_id)
 
     async def _end(self) -> RangeOutcome:
         remainder = await self._rows.remainder()

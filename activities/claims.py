@@ -1,6 +1,7 @@
 """What one worker holds: how many rows of each of its claims are still in its hands, since when, and whose."""
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 @dataclass(slots=True)
 class _Claim:
     handler: str
+    batch_id: UUID
     rows: int
     since: float
 
@@ -19,13 +21,13 @@ class Claims:
     def __init__(self) -> None:
         self._claims: dict[UUID, _Claim] = {}
 
-    def hold(self, claim_id: UUID, rows: int, handler: str) -> None:
+    def hold(self, claim_id: UUID, rows: int, handler: str, batch_id: UUID) -> None:
         """Notes how many more rows a claim holds."""
         if not rows:
             return
         claim = self._claims.get(claim_id)
         if claim is None:
-            self._claims[claim_id] = _Claim(handler, rows, time.monotonic())
+            self._claims[claim_id] = _Claim(handler, batch_id, rows, time.monotonic())
         else:
             claim.rows += rows
 
@@ -48,6 +50,8 @@ class Claims:
         held: dict[str, dict[str, Any]] = {}
         for claim in self._claims.values():
             # The first claim of a handler is its oldest.
-            facts = held.setdefault(claim.handler, {"items": 0, "oldest_seconds": round(now - claim.since, 3)})
+            oldest = round(now - claim.since, 3)
+            facts = held.setdefault(claim.handler, {"items": 0, "oldest_seconds": oldest, "batches": Counter()})
             facts["items"] += claim.rows
+            facts["batches"][str(claim.batch_id)] += claim.rows
         return held

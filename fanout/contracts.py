@@ -278,15 +278,12 @@ class Progress(Model):
     cancelled: int
 
 
-NO_REQUEST = BatchRequest(None)
-
-
 @workflow.defn(name="Batch")
 class BatchWorkflow:
     """Typed stub of the parent workflow, for callers that do not have its code."""
 
     @workflow.run
-    async def run(self, start: BatchStart | BatchRequest = NO_REQUEST) -> BatchOutcome | SubmitAnswer:
+    async def run(self, start: BatchStart | BatchRequest) -> BatchOutcome | SubmitAnswer:
         """Runs a batch to its close; or stores one that is asked for, and says what came of it."""
         raise NotImplementedError
 

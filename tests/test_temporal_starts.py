@@ -23,6 +23,7 @@ from temporalio.exceptions import ApplicationError
 from fanout import BatchHandle
 from fanout.devstack.programs import find_programs
 from fanout.store.audit import count_recorded_twice, install_audit
+from tests.diagnosis.support import examine
 from tests.ledger import calls, closed, start_worker
 from tests.support import ROOT, Deployment, eventually
 from tests.test_workflows import first_task
@@ -162,6 +163,8 @@ async def test_a_bad_request_fails_at_once_with_the_reason(fanout: Deployment) -
         fanout, "workflow", "start", "--type", "Batch", "--task-queue", "fanout", "--workflow-id", "nothing"
     )
     assert (await refusal(fanout.temporal.get_workflow_handle("nothing"))).type == "invalid_request"
+    await start_by_program(fanout, {"handler": "test.echo", "items": []}, "--workflow-id", "two", "--input", "1")
+    assert "one input, not 2" in (await refusal(fanout.temporal.get_workflow_handle("two"))).message
     for table in ("batches", "items", "keys", "duplicates"):
         assert await fanout.pool.fetchval(f"select count(*) from fanout.{table}") == 0
 
@@ -259,12 +262,16 @@ async def test_whatever_starts_a_key_makes_one_batch(fanout: Deployment) -> None
 
 
 async def check_named(fanout: Deployment, schedules: list[str]) -> None:
-    """The place to prove that all schedules of one key are named to whoever looks for duplicates."""
+    """Doctor names every schedule of the key."""
 
     async def listed() -> bool:
         return {each.id async for each in await fanout.temporal.list_schedules()} >= {*schedules}
 
     await eventually(listed)
+    found = (await examine(fanout))["duplicate_schedules"]
+    assert found.detail.startswith("7 schedules")
+    assert [name for name in schedules if name not in f"{found.detail} {found.fix}"] == []
+    assert found.fix.count("temporal schedule delete") == 6
 
 
 async def has_duplicates(batch: BatchHandle, count: int) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
@@ -14,7 +14,6 @@ with workflow.unsafe.imports_passed_through():
     from fanout.contracts import (
         FAILED_ATTRIBUTE,
         HANDLER_ATTRIBUTE,
-        NO_REQUEST,
         STATUS_ATTRIBUTE,
         TOTAL_ATTRIBUTE,
         BatchOutcome,
@@ -33,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
         SubmitAnswer,
     )
     from fanout.states import BatchStatus
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
 from workflows.details import batch_details
 from workflows.shards import SHARDED_ITEMS, Shards
@@ -49,13 +48,16 @@ CANCEL_REQUEST_WAIT = timedelta(seconds=10)
 MINIMUM_WAIT_SECONDS = 0.1
 
 
+INPUT: TypeAdapter[BatchStart | BatchRequest] = TypeAdapter(BatchStart | BatchRequest)
+
+
 @workflow.defn(name="Batch", failure_exception_types=[ValidationError])
 class Batch:
     """Runs one batch to its close. The row decides everything: state, epoch and what is left."""
 
     @workflow.init
-    def __init__(self, start: BatchStart | BatchRequest = NO_REQUEST) -> None:
-        self._given = start
+    def __init__(self, *inputs: Any) -> None:
+        self._given: BatchStart | BatchRequest = INPUT.validate_python(inputs[0] if inputs else None)
         self._changed = False
         self._cancel_requested = False
         self._fan: Window | Shards | None = None
@@ -67,14 +69,18 @@ class Batch:
         self._looks_while_paused = 0
 
     @workflow.run
-    async def run(self, start: BatchStart | BatchRequest = NO_REQUEST) -> BatchOutcome | SubmitAnswer:
+    async def run(self, *inputs: Any) -> BatchOutcome | SubmitAnswer:
         """Ends Completed with the counts, Failed with the batch's reason as the error's type, or Canceled.
 
         A request ends Completed with what the submit came to, or Failed with the code of what is wrong with it.
         """
-        if not isinstance(start, BatchStart):
-            # A bare null is not decoded by type.
-            return await submit(start or NO_REQUEST, lambda: self._changed)
+        # Whatever was given is taken in: a run that does not take its inputs would be tried again for ever.
+        if len(inputs) > 1:
+            raise ApplicationError(
+                f"Batch takes one input, not {len(inputs)}", type="invalid_request", non_retryable=True
+            )
+        if isinstance(self._given, BatchRequest):
+            return await submit(self._given, lambda: self._changed)
         driving = asyncio.create_task(self._drive())
         while True:
             try:

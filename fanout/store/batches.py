@@ -276,8 +276,8 @@ class BatchStore:
         return spans
 
     async def count_processing(self, batch_id: UUID) -> int:
-        """How many rows are claimed right now."""
-        return int(await self._pool.fetchval(STATEMENTS["count_processing"], batch_id))
+        """How many rows are claimed right now; of more than 20,000 items, how many live workers have told of."""
+        return int(await self._pool.fetchval(STATEMENTS["count_processing"], batch_id, self._stale_after) or 0)
 
     async def read_item_keys(self, batch_id: UUID, lo: int, hi: int) -> list[str]:
         """The keys of `[lo, hi)` in seq order."""

@@ -10,7 +10,7 @@ import pytest
 from fanout.live import Kind
 from fanout.live.feed import RECENT
 from tests.faults.proxy import Line
-from tests.live.support import live, settle, until, worker
+from tests.live.support import Notes, live, settle, until, worker
 from tests.store.support import LONG_GRACE, add_batch, at_the_lock, observer
 from tests.support import eventually
 
@@ -30,6 +30,18 @@ async def test_a_stream_tells_a_batch_from_its_first_event_to_its_close(url: str
         assert notes.settled() == sorted(notes.settled())
         assert notes.settled()[-1] == 10
         assert notes.kinds()[-1] == "closed"
+
+
+async def test_a_hub_closes_at_once_in_whatever_moment_of_its_beginning(url: str) -> None:
+    async with live(url) as found:
+        batch_id = await add_batch(found.batches, 1)
+    for milliseconds in range(0, 60, 2):
+        async with live(url) as found:
+            reading = asyncio.create_task(found.read(batch_id, Notes()))
+            await asyncio.sleep(milliseconds / 1_000)
+            async with asyncio.timeout(10):
+                await found.hub.close()
+            await asyncio.gather(reading, return_exceptions=True)
 
 
 async def test_an_event_that_commits_late_is_missed_by_nobody_and_strangers_hold_nobody_up(url: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from fanout.states import ItemStatus
 from fanout.store import ClaimedItem, SweepStore
 from tests.store.support import (
+    HANDLER,
     LONG_GRACE,
     NO_GRACE,
     STALE_AFTER,
@@ -122,3 +123,18 @@ async def test_nothing_follows_the_close_in_a_batchs_events(url: str) -> None:
         await actor.work.tell_blocked(batch_id, 0, "k0", 3.0, "late")
         assert not await sweeps.tell_once(batch_id, "slow", "slow", {})
         assert await kinds(actor.batches, batch_id) == ["submitted", "started", "closed"]
+
+
+async def test_what_runs_of_a_big_batch_is_what_live_workers_tell(url: str) -> None:
+    """Its rows are too many to be counted by whoever looks; those of a small one are counted."""
+    async with actors(url, 1) as (actor,):
+        small = await add_batch(actor.batches, 10)
+        await actor.claim(small, limit=3)
+        assert await actor.batches.count_processing(small) == 3
+        big = await add_batch(actor.batches, 10)
+        await actor.pool.execute("update fanout.batches set total = 20001 where id = $1", big)
+        await actor.claim(big, limit=3)
+        assert await actor.batches.count_processing(big) == 0
+        told = {HANDLER: {"items": 6, "oldest_seconds": 0.1, "batches": {str(big): 3, str(small): 3}}}
+        await actor.work.refresh_worker(actor.worker, told)
+        assert await actor.batches.count_processing(big) == 3
