@@ -30,7 +30,7 @@ demo: $(INSTALLED)
 	@$(BIN)/python starter.py demo $(ARGS)
 
 test: $(INSTALLED)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 1 $(ARGS)
 
 check: $(INSTALLED)
 	@$(BIN)/ruff format --check .

@@ -14,7 +14,36 @@ from fanout.store import MIGRATIONS, connect_pool, migrate
 from tests.support import ROOT, Deployment, deployment
 
 SHORT_HEARTBEAT_SECONDS = 3.0
+LONG = (
+    "batches",
+    "cancelling",
+    "chaos_short",
+    "crashes",
+    "dashboard",
+    "database_outages",
+    "demo",
+    "fault_points",
+    "field_cases",
+    "healing",
+    "metrics",
+    "poison",
+    "temporal_outages",
+    "transactions",
+    "workflows",
+)
+"""Files of tests that take many seconds each: mixed with the others, and all begun before the last of those."""
 TEMPLATE_LOCK = 7_391_002
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mixes long tests, which mostly wait, with short ones, so that no session waits for a few of them at its end."""
+    long = [item for item in items if item.path.stem.removeprefix("test_") in LONG]
+    short = [item for item in items if item.path.stem.removeprefix("test_") not in LONG]
+    between = len(short) * 2 // 3 // len(long) if long else 0
+    mixed: list[pytest.Item] = []
+    for number, item in enumerate(long):
+        mixed += [item, *short[number * between : (number + 1) * between]]
+    items[:] = mixed + short[len(long) * between :]
 
 
 @pytest.fixture(scope="session")

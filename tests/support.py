@@ -29,15 +29,20 @@ from fanout.store import Pool, connect_pool
 from tests.forkserver import Forked, run_script, start_script
 
 ROOT = Path(__file__).parents[1]
+SHORTEST_PAUSE = 0.02
+# Many tests wait at once, and each look is a query.
+LONGEST_PAUSE = 0.15
 Found = TypeVar("Found")
 
 
 async def eventually(check: Callable[[], Awaitable[Found]], timeout: float = 30.0) -> Found:
     """The first truthy answer of `check`; an assertion error with the last answer after `timeout` seconds."""
     end = time.monotonic() + timeout
+    pause = SHORTEST_PAUSE
     while not (found := await check()):
         assert time.monotonic() < end, f"{check} still answered {found!r} after {timeout} s"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 1.25)
     return found
 
 

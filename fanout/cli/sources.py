@@ -24,7 +24,7 @@ def read_items(source: str, payload_limit: int) -> Iterator[Item]:
             with open(source, "rb") as file:
                 yield from read_jsonl(file, source, payload_limit)
     except OSError as error:
-        raise InvalidRequest(f"{shorten(source)} cannot be read: {error.strerror or error}") from None
+        raise InvalidRequest(f"{source} cannot be read: {error.strerror or error}") from None
 
 
 def read_jsonl(file: BinaryIO, name: str, payload_limit: int) -> Iterator[Item]:

@@ -15,7 +15,7 @@ Fault = tuple[str | None, str | None, str]
 
 def read_schedules(file: Path) -> list[Schedule]:
     """The schedules that the file declares; raises InvalidSchedules with every wrong field of every one of them."""
-    name = shorten(str(file))
+    name = str(file)
     given = _read(file, name)
     faults: list[Fault] = [
         (None, shorten(other), f"there is no such table; there is [{TABLE}.ID]") for other in given if other != TABLE
