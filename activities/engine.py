@@ -75,7 +75,7 @@ class Engine:
         self.settings = settings
         self.database_id = database_id
         self.worker_id = worker.id
-        self.notifier = Notifier(Ticks(pools[3]))
+        self.notifier = Notifier(Ticks(pools[3]), meters.note_notify_lag)
         self.store = WorkStore(pools[0], stale_after, points, self.notifier.note)
         self.slots = Slots(settings.concurrency)
         self.claims = Claims()

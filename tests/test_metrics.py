@@ -114,6 +114,7 @@ async def test_a_worker_tells_what_it_does_and_how_it_is(fanout: Deployment) -> 
     assert found["fanout_batches_open"][labels(handler="test.nobody", status="processing")] == 1
     assert found["fanout_workers"][labels(handler="test.sleep")] == 1
     assert 0 < found["fanout_oldest_claim_age_seconds"][labels(handler="test.sleep")] < 60
+    assert sum(found["fanout_notify_lag_seconds_count"].values()) > 0
     assert found["temporal_worker_task_slots_used"]
     _, text = await get(place, "/metrics")
     assert not [word for word in ("secret-key", str(nap.batch_id), *(str(b.batch_id) for b in batches)) if word in text]

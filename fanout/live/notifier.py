@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
@@ -22,16 +23,18 @@ class Notifier:
     every few seconds.
     """
 
-    def __init__(self, ticks: Ticks) -> None:
+    def __init__(self, ticks: Ticks, on_told: Callable[[float], None] = lambda seconds: None) -> None:
+        """`on_told` is given how long after its change each batch was told of."""
         self._ticks = ticks
-        self._changed: dict[UUID, None] = {}
+        self._on_told = on_told
+        self._changed: dict[UUID, float] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failing = False
 
     def note(self, batch_id: UUID) -> None:
         """The batch has changed. Costs next to nothing, and may be called any number of times."""
-        self._changed[batch_id] = None
+        self._changed.setdefault(batch_id, time.monotonic())
         self._news.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -59,22 +62,24 @@ class Notifier:
             await asyncio.sleep(EVERY_SECONDS)
 
     async def _send(self) -> None:
-        batch_ids = [*self._changed]
-        if not batch_ids:
+        # What changes from here on is told by the next tick: a reader of this one may have looked before.
+        changed, self._changed = self._changed, {}
+        if not changed:
             return
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
-                await self._ticks.send_ticks(batch_ids)
+                await self._ticks.send_ticks([*changed])
+        except asyncio.CancelledError:
+            self._changed = changed | self._changed
+            raise
         except Exception as error:
             # Whatever it is, the work goes on; and it is said once, not four times a second.
             self._say(error)
         else:
             self._failing = False
-        self._forget(batch_ids)
-
-    def _forget(self, batch_ids: Sequence[UUID]) -> None:
-        for batch_id in batch_ids:
-            self._changed.pop(batch_id, None)
+            now = time.monotonic()
+            for since in changed.values():
+                self._on_told(now - since)
 
     def _say(self, error: Exception) -> None:
         if not self._failing:
