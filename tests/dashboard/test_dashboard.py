@@ -303,7 +303,7 @@ async def test_an_event_source_hears_every_failure_once_across_cut_lines(
     fanout: Deployment, serve: Serving, visit: Visiting
 ) -> None:
     await fanout.start_worker("--concurrency", "5", handlers=SHOWN)
-    payloads = [{"seconds": 0.1, **({"raises": "Wrong"} if number % 5 == 0 else {})} for number in range(200)]
+    payloads = [{"seconds": 0.3, **({"raises": "Wrong"} if number % 5 == 0 else {})} for number in range(200)]
     batch = await fanout.client.submit("test.shown", payloads, key="heard")
     address = await serve()
     async with Line("127.0.0.1", int(address.rpartition(":")[2])) as line:

@@ -105,8 +105,8 @@ async def test_an_item_that_overruns_its_deadline_is_reported_as_timed_out(
     harness: Harness, gate: Gate, mode: str
 ) -> None:
     """Whether or not it obeys; its slot is taken until it has really ended, and what it says then is not heard."""
-    [late] = harness.start(make_handler(getattr(gate, mode), timeout=SHORT), [None])
     began = time.monotonic()
+    [late] = harness.start(make_handler(getattr(gate, mode), timeout=SHORT), [None])
     outcome = await harness.outcome(late)
     assert time.monotonic() - began >= SHORT.total_seconds()
     assert code(outcome) == (Ending.TRANSIENT, "timeout", "TimeoutError")
