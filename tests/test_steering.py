@@ -107,7 +107,8 @@ async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Dep
     await fanout.start_worker(handlers="tests.handlers.mended")
     batch = await fanout.client.submit("test.mended", ["good", "bad", "worse"], key="mend")
     assert (await batch.wait()).failed == 2
-    one = await batch.retry(error_type="LookupError")
+    assert (await batch.retry(error_type="LookupError", error_code="poison")).reopened == 0
+    one = await batch.retry(error_type="LookupError", error_code="permanent")
     assert (one.epoch, one.reopened) == (2, 1)
     assert (await asyncio.wait_for(batch.wait(), 30)).completed == 2
     two = await batch.retry(items=["2"])
@@ -168,7 +169,8 @@ async def test_the_commands_answer_with_the_promised_shapes(fanout: Deployment) 
     await fanout.start_worker()
     batch = await fanout.client.submit("test.fail", [1, 2], key="shapes")
     await batch.wait()
-    done = await asyncio.to_thread(fanout.run, "retry", "test.fail/shapes", "--error-type", "PermanentError", "--json")
+    alike = ("--error-type", "PermanentError", "--error-code", "hopeless")
+    done = await asyncio.to_thread(fanout.run, "retry", "test.fail/shapes", *alike, "--json")
     assert json.loads(done.stdout) == {"batch_id": str(batch.batch_id), "epoch": 2, "reopened": 2}
     for command in ("pause", "resume"):
         done = await asyncio.to_thread(fanout.run, command, "test.fail/shapes", "--json")

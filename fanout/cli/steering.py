@@ -47,6 +47,9 @@ async def retry(
     error_type: Annotated[
         str | None, typer.Option("--error-type", metavar="T", help="Only items that failed with this type of error.")
     ] = None,
+    error_code: Annotated[
+        str | None, typer.Option("--error-code", metavar="C", help="Only items that failed with this code.")
+    ] = None,
     item: Annotated[
         list[str] | None, typer.Option("--item", metavar="KEY", help="Only this item; may be given several times.")
     ] = None,
@@ -59,7 +62,9 @@ async def retry(
     Earlier errors stay in the history of each item.
     """
     async with session.connect() as client:
-        retried = await (await client.get(batch)).retry(error_type=error_type, items=item or None, status=status)
+        retried = await (await client.get(batch)).retry(
+            error_type=error_type, error_code=error_code, items=item or None, status=status
+        )
     if session.output.as_json:
         session.output.emit(asdict(retried))
     else:

@@ -180,9 +180,14 @@ class BatchHandle:
         return await self._tell()
 
     async def retry(
-        self, *, error_type: str | None = None, items: Sequence[str] | None = None, status: str = "failed"
+        self,
+        *,
+        error_type: str | None = None,
+        error_code: str | None = None,
+        items: Sequence[str] | None = None,
+        status: str = "failed",
     ) -> Retried:
-        """Reopens the failed items, or those of one error type or of some keys, under a new epoch.
+        """Reopens the failed items, or those of one error type, of one code or of some keys, under a new epoch.
 
         With `status="cancelled"` the cancelled ones instead, of a batch that was cancelled or given up. They run again
         with all their attempts; earlier errors stay in the events, and work that runs is not disturbed. An open batch
@@ -193,7 +198,7 @@ class BatchHandle:
         wanted = _reopened(status)
         await self.check_rows()
         await self._refuse_unknown_items(items or ())
-        reopened = await self._client.store.reopen_batch(self.batch_id, error_type, items, wanted)
+        reopened = await self._client.store.reopen_batch(self.batch_id, error_type, items, wanted, error_code)
         state = await self._tell()
         return Retried(self.batch_id, state.epoch, 0 if reopened is None else reopened[1])
 

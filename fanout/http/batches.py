@@ -69,5 +69,5 @@ async def resume_batch(batch: TheBatch, body: NoBody | None = None) -> Status:
 async def retry_batch(batch: TheBatch, body: RetryBody | None = None) -> Retried:
     """Runs failed items again, or cancelled ones, in an open batch or a closed one."""
     wanted = body or RetryBody()
-    retried = await batch.retry(error_type=wanted.error_type, items=wanted.items, status=wanted.status)
+    retried = await batch.retry(**wanted.model_dump())
     return Retried(**asdict(retried))

@@ -35,7 +35,7 @@ routes = APIRouter(route_class=ApiRoute)
     responses={**problems(404), 204: {"description": "All was read, up to the batch's close."}},
 )
 async def follow_batch(client: TheClient, batch: TheBatch, last_event_id: LastEventId = None) -> Response:
-    """The batch's messages as server-sent events: `snapshot`, `progress`, `event`, `closed`, `reset`."""
+    """The batch's messages as server-sent events: `snapshot`, `progress`, `stale`, `event`, `closed`, `reset`."""
     return await stream(client, batch.batch_id, last_event_id)
 
 

@@ -75,6 +75,7 @@ class RetryBody(Body):
     """Which items are retried."""
 
     error_type: str | None = Field(None, min_length=1, max_length=200)
+    error_code: str | None = Field(None, min_length=1, max_length=200)
     items: list[str] | None = Field(None, min_length=1, max_length=1_000)
     status: Literal["failed", "cancelled"] = "failed"
 

@@ -19,6 +19,8 @@ LONGEST_PAUSE_SECONDS = 5.0
 PAUSES_PER_READ = 9
 """Reading takes at most a tenth of the time: to count what is processing costs more, the larger the batch."""
 AGAIN_SECONDS = 0.5
+STALE_SECONDS = 5.0
+"""A batch that cannot be read for so long is told to its readers as stale."""
 PAGE = 500
 RECENT = 500
 """So many events are kept for all readers; who is further behind reads from the table, a page at a time."""
@@ -107,17 +109,22 @@ class Feed:
 
     async def _follow(self, reader: Reader, start: Start, patience: float | None) -> AsyncGenerator[Message, None]:
         told: View | None = None
+        stale = False
         after = start.after
         while not self.over:
             reader.news.clear()
             view = self.view
-            if view is None or view is told or view.head < start.newest:
+            over = stale and self.trouble is None
+            if view is None or (view is told and not over) or view.head < start.newest:
                 self._check(patience)
+                if told is not None and not stale and self._is_stale():
+                    stale = True
+                    yield Message.of_staleness()
                 await reader.news.wait()
                 continue
-            if told is None or view.status != told.status:
+            if told is None or stale or view.status != told.status:
                 yield view.snapshot if told is None else view.progress
-            told = view
+            told, stale = view, False
             async for message in self._events(after, view.head, patience):
                 yield message
                 if message.kind is Kind.CLOSED:
@@ -127,6 +134,9 @@ class Feed:
     def _check(self, patience: float | None) -> None:
         if self.trouble is not None and patience is not None and self.trouble.seconds > patience:
             raise self.trouble.error
+
+    def _is_stale(self) -> bool:
+        return self.trouble is not None and self.trouble.seconds > STALE_SECONDS
 
     async def _events(self, after: int, head: int, patience: float | None) -> AsyncGenerator[Message, None]:
         """The events in (after, head]: from those that all share, before that from the table."""
@@ -163,21 +173,21 @@ class Feed:
                 self.trouble = None
                 pause = (time.monotonic() - began) * PAUSES_PER_READ
             except OUTAGE as error:
-                self._note_trouble(error)
+                self._note_trouble(error, began)
             except Exception as error:
                 # Readers of one batch must not lose it by whatever went wrong once.
                 log.exception("batch %s could not be read", self.batch_id)
-                self._note_trouble(error)
+                self._note_trouble(error, began)
             if news:
                 self._wake()
             await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(LEAST_PAUSE_SECONDS, pause)))
             if self.trouble is None:
                 await self._changed.wait()
 
-    def _note_trouble(self, error: BaseException) -> None:
+    def _note_trouble(self, error: BaseException, began: float) -> None:
         if self.trouble is None:
             log.warning("batch %s cannot be read: %s; its readers wait", self.batch_id, type(error).__name__)
-        self.trouble = Trouble(error, self.trouble.since if self.trouble else time.monotonic())
+        self.trouble = Trouble(error, self.trouble.since if self.trouble else began)
 
     async def _read(self) -> bool:
         """Reads the batch; says whether anything is new.

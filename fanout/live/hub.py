@@ -56,7 +56,8 @@ class Hub:
         """The messages of one batch from `start` on, up to and with its next `closed`.
 
         First a `snapshot`, then every event once and in order, and between them `progress`, of which a slow reader gets
-        only the newest. A database that is away is waited for, at most `patience` seconds where that is given.
+        only the newest, and `stale` where the batch cannot be read. A database that is away is waited for, at most
+        `patience` seconds where that is given.
         """
         if start.over or self._closed:
             return

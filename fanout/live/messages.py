@@ -15,6 +15,7 @@ class Kind(StrEnum):
     RESET = "reset"
     SNAPSHOT = "snapshot"
     PROGRESS = "progress"
+    STALE = "stale"
     EVENT = "event"
     CLOSED = "closed"
 
@@ -42,6 +43,11 @@ class Message:
     def of_reset(cls, reason: str) -> "Message":
         """The given position cannot be resumed: forget all events, for they come again."""
         return cls(Kind.RESET, {"reason": reason})
+
+    @classmethod
+    def of_staleness(cls) -> "Message":
+        """What was told last may be old: the batch cannot be read at present."""
+        return cls(Kind.STALE, {})
 
     @property
     def position(self) -> int:

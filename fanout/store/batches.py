@@ -198,19 +198,20 @@ class BatchStore:
         error_type: str | None = None,
         item_keys: Sequence[str] | None = None,
         status: Reopened = "failed",
+        error_code: str | None = None,
     ) -> tuple[int, int] | None:
         """Reopens rows that are `status` under a new epoch: (epoch, rows), or None when there was nothing to reopen.
 
-        `error_type` and `item_keys` narrow it. Earlier errors stay in the batch's events, and a budget starts anew.
+        `error_type`, `error_code` and `item_keys` narrow it. Earlier errors stay in the batch's events, and a budget
+        starts anew.
         Raises KeyHeld where another open batch has the key by now.
         """
         with suppress(NothingToReopen):
             async with self._pool.transaction() as connection:
                 await self._retake_key(connection, batch_id)
                 epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id, status)
-                rows = await connection.fetchval(
-                    STATEMENTS["reopen_rows"], batch_id, status, error_type, item_keys, timeout=SCAN_SECONDS
-                )
+                wanted = (status, error_type, item_keys, error_code)
+                rows = await connection.fetchval(STATEMENTS["reopen_rows"], batch_id, *wanted, timeout=SCAN_SECONDS)
                 await connection.execute(STATEMENTS["tell_reopened"], batch_id)
                 if epoch is None or rows == 0:
                     raise NothingToReopen

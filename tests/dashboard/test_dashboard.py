@@ -4,7 +4,10 @@ import asyncio
 import re
 from uuid import uuid4
 
-from fanout import BatchHandle, Item
+import pytest
+
+from fanout import BatchHandle, Item, Status
+from fanout.live import feed
 from tests.dashboard.browsing import NARROW, Serving, Visiting, Visitor
 from tests.faults.proxy import Line
 from tests.ledger import closed
@@ -51,17 +54,17 @@ async def test_the_list_filters_pages_and_stays_live_under_a_prefix(
 
 
 async def submit_mixed(fanout: Deployment) -> BatchHandle:
-    """60 items of which ten fail, in two ways."""
-    kinds = {3: "WrongForm", 7: "Missing"}
+    """60 items of which ten fail, with one type of error and two codes."""
+    codes = {3: "form", 7: "missing"}
     payloads = [{"seconds": 0.2, "returns": {"page": n}} for n in range(60)]
     for number, payload in enumerate(payloads):
-        if number < 50 and number % 10 in kinds:
-            payload |= {"raises": kinds[number % 10], "message": f"nothing in {number}", "until": 1 + number % 2}
+        if number < 50 and number % 10 in codes:
+            payload |= {"raises": "Wrong", "code": codes[number % 10], "message": f"nothing in {number}", "until": 1}
     items = [Item(payload, f"paper/{number:02}") for number, payload in enumerate(payloads)]
     return await fanout.client.submit("test.shown", items, key="mixed", title="Papers", max_failures=50)
 
 
-async def test_a_batch_is_watched_to_its_end_and_retried_by_type(
+async def test_a_batch_is_watched_to_its_end_and_retried_by_group(
     fanout: Deployment, serve: Serving, visit: Visiting
 ) -> None:
     await fanout.start_worker("--concurrency", "5", handlers=SHOWN)
@@ -85,10 +88,12 @@ async def test_a_batch_is_watched_to_its_end_and_retried_by_type(
     await page.wait_for_function(GROUP_COUNTS, arg=["5", "5"])
     await visitor.check_accessibility()
     await look_for_items(visitor)
-    await groups.filter(has_text="Missing").get_by_role("button").click()
+    await groups.filter(has_text="missing").get_by_role("link", name="Wrong").click()
+    await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 5")
+    await groups.filter(has_text="missing").get_by_role("button").click()
     await visitor.until(".facts", re.compile(r"Run\s*2"))
     await visitor.state("completed_with_failures")
-    await page.wait_for_function(GROUP_COUNTS, arg=["5", "5"])
+    await page.wait_for_function(GROUP_COUNTS, arg=["5"])
     # Somebody else's retry, of which this page learns by itself.
     await batch.retry()
     await visitor.state("completed")
@@ -119,13 +124,14 @@ async def look_for_items(visitor: Visitor) -> None:
     await page.get_by_label("Key begins with").fill("paper/1")
     await page.get_by_label("Key begins with").press("Enter")
     await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 10")
-    await page.get_by_label("Error type").fill("Missing")
-    await page.get_by_label("Error type").press("Enter")
+    await page.get_by_label("Error type").fill("Wrong")
+    await page.get_by_label("Error code").fill("missing")
+    await page.get_by_label("Error code").press("Enter")
     await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 1")
     await rows.get_by_role("link").click()
     dialog = page.get_by_role("dialog", name="paper/17")
     await dialog.get_by_text("nothing in 17").first.wait_for()
-    assert '"until": 2' in await dialog.inner_text()
+    assert '"code": "missing"' in await dialog.inner_text()
     await visitor.check_accessibility()
     await page.keyboard.press("Escape")
     await dialog.wait_for(state="hidden")
@@ -166,8 +172,20 @@ async def test_a_keyboard_alone_pauses_resumes_and_cancels(fanout: Deployment, s
     await page.keyboard.press("Enter")
     await visitor.state("cancelled")
     await visitor.until(".notice", "the wrong input")
-    assert (await closed(batch)).reason == "the wrong input"
+    status = await closed(batch)
+    assert status.reason == "the wrong input"
     await visitor.until(".actions button", re.compile(r"Retry \d+ cancelled"))
+    await check_that_cancelled_items_are_no_work(visitor, status)
+
+
+async def check_that_cancelled_items_are_no_work(visitor: Visitor, status: Status) -> None:
+    await visitor.until("#timeline-text", re.compile(r"^500 settled \(\d+ cancelled\) in .*on average"))
+    speed = re.fullmatch(r"([\d.]+)/(s|min)", await visitor.text(".speed"))
+    assert speed is not None
+    assert status.started_at is not None
+    assert status.closed_at is not None
+    taken = (status.closed_at - status.started_at).total_seconds() / (1 if speed[2] == "s" else 60)
+    assert float(speed[1]) * taken == pytest.approx(status.completed, rel=0.05)
 
 
 async def focused(visitor: Visitor) -> str:
@@ -207,6 +225,8 @@ async def test_hostile_texts_are_shown_and_never_run(fanout: Deployment, serve: 
         await visitor.open()
         await visitor.until(".batches tbody tr", ATTACK)
         assert await visitor.overflow() == 0
+        bar = page.locator(".batches").get_by_role("progressbar")
+        assert await bar.get_attribute("aria-label") == f"Progress of {ATTACK} invoiceU+202Efdp.exeU+200B"
         await page.locator(".batches .name").click()
         await visitor.state("completed_with_failures")
         await visitor.press("Show all 10")
@@ -214,6 +234,7 @@ async def test_hostile_texts_are_shown_and_never_run(fanout: Deployment, serve: 
         await page.locator(".items tbody tr").nth(2).wait_for()
         assert ATTACK in await visitor.text("h1")
         assert "U+202E" in await visitor.text("h1")
+        assert await page.title() == f"{ATTACK} invoiceU+202Efdp.exeU+200B · Fanout"
         assert await visitor.overflow() == 0
         if options:
             await visitor.check_accessibility()
@@ -257,9 +278,10 @@ async def nobody_reads(fanout: Deployment) -> bool:
     return fanout.client.hub.readers == 0
 
 
-async def test_a_hidden_page_holds_no_connection_and_a_cut_line_is_told(
-    fanout: Deployment, serve: Serving, visit: Visiting
+async def test_a_hidden_page_holds_no_connection_and_what_cuts_it_off_is_told(
+    fanout: Deployment, serve: Serving, visit: Visiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(feed, "STALE_SECONDS", 0.3)
     batch_id = await add_batch(fanout.client.store, 3, "quiet")
     address = await serve()
     async with Line("127.0.0.1", int(address.rpartition(":")[2])) as line:
@@ -272,10 +294,16 @@ async def test_a_hidden_page_holds_no_connection_and_a_cut_line_is_told(
         await fanout.client.store.pause_batch(batch_id)
         await page.evaluate(HIDE, False)
         await visitor.state("paused")
+        await fanout.pool.execute("alter table fanout.batches rename to not_to_be_read")
+        await visitor.until("#connection", "The figures are old: the database does not answer")
+        await fanout.pool.execute("alter table fanout.not_to_be_read rename to batches")
+        await visitor.until("#connection", "Live")
         line.cut()
         await visitor.until("#connection", "Reconnecting…")
         line.restore()
         await visitor.until("#connection", "Live")
+        await fanout.client.store.cancel_batch(batch_id, None)
+        await visitor.until(".items tbody tr .message", re.compile("^Cancelled$"))
         await visitor.open(f"#/batches/{uuid4()}")
         await visitor.until(".notice", "no batch")
         visitor.complaints.clear()

@@ -8,8 +8,9 @@ from fanout import Context, PermanentError, handler
 
 @handler("test.shown")
 async def shown(payload: dict[str, Any], ctx: Context) -> Any:
-    """Takes `seconds`; up to the epoch `until`, 1 by default, raises an error of the type `raises`; else `returns`."""
+    """Takes `seconds`; up to the epoch `until`, 1 by default, raises the type `raises` with `code`; else `returns`."""
     await asyncio.sleep(payload.get("seconds", 0.02))
     if "raises" in payload and ctx.epoch <= payload.get("until", 1):
-        raise type(payload["raises"], (PermanentError,), {})(payload.get("message", "as asked"), code="asked")
+        error = type(payload["raises"], (PermanentError,), {})
+        raise error(payload.get("message", "as asked"), code=payload.get("code", "asked"))
     return payload.get("returns")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fanout.live import Kind
+from fanout.live import Kind, feed
 from fanout.live.feed import RECENT
 from tests.faults.proxy import Line
 from tests.live.support import Notes, live, settle, until, worker
@@ -162,6 +162,28 @@ async def test_readers_outlive_an_outage_of_the_database(url: str) -> None:
                 )
             await settle(found, actor, batch_id, 10)
             await until(lambda: notes.settled()[-1] == 10)
+
+
+async def test_a_database_that_does_not_answer_is_told_once_and_so_is_its_return(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "STALE_SECONDS", 0.3)
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    async with Line(parts.hostname, parts.port) as line:
+        through = url.replace(f"{parts.hostname}:{parts.port}", line.address)
+        async with live(through) as found:
+            batch_id = await add_batch(found.batches, 10)
+            async with found.reading(batch_id) as notes:
+                await until(lambda: notes.ids() == [1, 2])
+                line.cut()
+                await until(lambda: notes.kinds()[-1] == Kind.STALE)
+                line.restore()
+                await until(lambda: notes.kinds()[-1] == Kind.PROGRESS)
+                assert notes.kinds().count(Kind.STALE) == 1
+                first, *others = [message.status for message in notes.messages if message.status is not None]
+                assert others[-1] == first
 
 
 async def test_a_stream_ends_when_its_batch_is_purged_and_when_the_hub_closes(url: str) -> None:

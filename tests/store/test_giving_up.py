@@ -78,7 +78,7 @@ async def test_a_trip_that_waits_for_a_retry_counts_what_is_left_after_it(url: s
         transaction = retry.transaction()
         await transaction.start()
         await retry.fetchval(STATEMENTS["reopen_batch"], batch_id, "failed")
-        await retry.fetchval(STATEMENTS["reopen_rows"], batch_id, "failed", None, None)
+        await retry.fetchval(STATEMENTS["reopen_rows"], batch_id, "failed", None, None, None)
         await retry.execute(STATEMENTS["tell_reopened"], batch_id)
         async with at_the_lock(settler, settler.work.trip_budget(batch_id)):
             await transaction.commit()

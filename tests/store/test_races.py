@@ -43,7 +43,7 @@ async def test_a_close_that_waits_for_a_retry_does_not_close_over_its_pending_ro
         transaction = retry.transaction()
         await transaction.start()
         assert await retry.fetchval(STATEMENTS["reopen_batch"], batch_id, "failed") == 2
-        assert await retry.fetchval(STATEMENTS["reopen_rows"], batch_id, "failed", None, None) == 1
+        assert await retry.fetchval(STATEMENTS["reopen_rows"], batch_id, "failed", None, None, None) == 1
         async with at_the_lock(closer, closer.batches.close_batch(batch_id, 1, LONG_GRACE)) as closing:
             await transaction.commit()
         assert closing.result() is False

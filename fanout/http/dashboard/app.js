@@ -6,12 +6,14 @@ import { make, mark, show, write } from "./dom.js";
 import { refreshTimes } from "./formats.js";
 import { Listing } from "./listing.js";
 import { SignIn } from "./signing.js";
+import { shown, visible } from "./text.js";
 
 const TICK_MILLISECONDS = 1_000;
 const AGAIN_MILLISECONDS = 3_000;
 const CONNECTIONS = {
   live: "Live",
   reconnecting: "Reconnecting…",
+  stale: "The figures are old: the database does not answer",
   closed: "Up to date",
 };
 const BATCH = /^\/batches\/([^/%]+)$/;
@@ -117,7 +119,7 @@ class App {
   }
 
   title(title) {
-    const whole = `${title} · Fanout`;
+    const whole = `${visible(title)} · Fanout`;
     if (document.title !== whole) {
       document.title = whole;
     }
@@ -134,7 +136,7 @@ class App {
       this.askForToken();
       return;
     }
-    place.replaceChildren(...(problem === null ? [] : [make("p", { class: "notice bad" }, problem.message)]));
+    place.replaceChildren(...(problem === null ? [] : [make("p", { class: "notice bad" }, shown(problem.message))]));
   }
 
   connection(word) {

@@ -61,12 +61,13 @@ class GroupRow {
     this.count = make("span", { class: "number" });
     this.example = make("span", { class: "message" });
     this.link = make("a");
-    const only = `${address}?${new URLSearchParams({ status: "failed", error_type: group.type })}`;
+    const alike = { error_type: group.type, error_code: group.code };
+    const only = `${address}?${new URLSearchParams({ status: "failed", ...alike })}`;
     const retry = make(
       "button",
-      { type: "button", onclick: (event) => busy(event.currentTarget, () => act("retry", { error_type: group.type })) },
-      "Retry this type",
-      make("span", { class: "unseen" }, ": ", shown(group.type)),
+      { type: "button", onclick: (event) => busy(event.currentTarget, () => act("retry", alike)) },
+      "Retry these",
+      make("span", { class: "unseen" }, ": ", shown(group.type), ", ", shown(group.code)),
     );
     this.node = row(
       [make("a", { href: only }, shown(group.type)), make("span", { class: "beneath" }, shown(group.code))],

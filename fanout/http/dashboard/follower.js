@@ -34,8 +34,12 @@ export class Follower {
       this.told.connection("live");
     });
     for (const kind of ["snapshot", "progress"]) {
-      source.addEventListener(kind, (message) => this.told.status(JSON.parse(message.data)));
+      source.addEventListener(kind, (message) => {
+        this.told.connection("live");
+        this.told.status(JSON.parse(message.data));
+      });
     }
+    source.addEventListener("stale", () => this.told.connection("stale"));
     source.addEventListener("event", (message) => this.take(message));
     source.addEventListener("closed", (message) => {
       this.take(message);

@@ -32,7 +32,10 @@ export function percent(status) {
   return status.total === 0 ? 100 : Math.floor((100 * settled(status)) / status.total);
 }
 
-export const settled = (status) => status.completed + status.failed + status.cancelled;
+/** Those that ended by work; a cancelled item took none. */
+export const worked = (counts) => counts.completed + counts.failed;
+
+export const settled = (status) => worked(status) + status.cancelled;
 
 /** "0.4 s", "48 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
 export function duration(seconds) {

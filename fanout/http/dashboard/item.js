@@ -73,7 +73,7 @@ export class ItemDialog {
       if (problem.status !== 404) {
         throw problem;
       }
-      this.content.replaceChildren(make("p", { class: "notice bad" }, problem.message));
+      this.content.replaceChildren(make("p", { class: "notice bad" }, shown(problem.message)));
     }
   }
 

@@ -16,21 +16,10 @@ export class Items {
     this.id = id;
     this.address = address;
     this.draw = coalesced(() => this.redraw());
-    this.prefix = make("input", {
-      type: "search",
-      maxlength: 400,
-      autocomplete: "off",
-      spellcheck: "false",
-      placeholder: "Any",
-    });
+    this.prefix = textField(400);
     this.state = stateSelect(ITEM_STATES, "", {});
-    this.errorType = make("input", {
-      type: "search",
-      maxlength: 200,
-      autocomplete: "off",
-      spellcheck: "false",
-      placeholder: "Any",
-    });
+    this.errorType = textField(200);
+    this.errorCode = textField(200);
     this.table = new Table("items", "Items of this batch", HEADINGS);
     this.problems = make("div", { role: "status" });
     this.empty = make("p", { class: "empty", hidden: true });
@@ -60,6 +49,7 @@ export class Items {
       make("label", {}, "Key begins with", this.prefix),
       make("label", {}, "State", this.state),
       make("label", {}, "Error type", this.errorType),
+      make("label", {}, "Error code", this.errorCode),
       make("button", { class: "unseen-until-focus" }, "Search"),
     );
   }
@@ -69,11 +59,17 @@ export class Items {
     this.prefix.value = filter.prefix ?? "";
     this.state.value = filter.status ?? "";
     this.errorType.value = filter.error_type ?? "";
+    this.errorCode.value = filter.error_code ?? "";
   }
 
   filter(event) {
     event.preventDefault();
-    location.hash = this.at({ prefix: this.prefix.value, status: this.state.value, error_type: this.errorType.value });
+    location.hash = this.at({
+      prefix: this.prefix.value,
+      status: this.state.value,
+      error_type: this.errorType.value,
+      error_code: this.errorCode.value,
+    });
   }
 
   at(parameters) {
@@ -82,8 +78,9 @@ export class Items {
   }
 
   async load(signal) {
-    const { prefix, status, error_type, cursor } = this.wanted;
-    this.page = await api.items(this.id, { prefix, status, error_type, cursor, limit: PAGE }, signal);
+    const { prefix, status, error_type, error_code, cursor } = this.wanted;
+    const wanted = { prefix, status, error_type, error_code, cursor, limit: PAGE };
+    this.page = await api.items(this.id, wanted, signal);
     this.draw();
   }
 
@@ -104,6 +101,10 @@ export class Items {
     show(this.empty, items.length === 0);
     write(this.empty, next === null ? "No item is like that." : "None so far: the search goes on with Next.");
   }
+}
+
+function textField(maxlength) {
+  return make("input", { type: "search", maxlength, autocomplete: "off", spellcheck: "false", placeholder: "Any" });
 }
 
 class ItemRow {
@@ -138,7 +139,7 @@ class ItemRow {
 
 function tell(item) {
   if (item.error !== null && item.status !== "completed") {
-    return `${item.error.type}: ${item.error.message ?? ""}`;
+    return [item.error.type, item.error.message].filter(Boolean).join(": ");
   }
   if (item.result_left_out) {
     return "(large: open the item to see it)";

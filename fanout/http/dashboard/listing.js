@@ -7,7 +7,7 @@ import { percent, setTime, taken } from "./formats.js";
 import { Refresher } from "./refresher.js";
 import { Badge, BATCH_STATES, isClosed, stateSelect } from "./states.js";
 import { cell, row, Table } from "./table.js";
-import { shown } from "./text.js";
+import { shown, visible } from "./text.js";
 
 const PAGE = 25;
 const LIVE_MILLISECONDS = 2_000;
@@ -130,7 +130,7 @@ export class Listing {
 class BatchRow {
   constructor(batch) {
     this.badge = new Badge(batch.status);
-    this.bar = new Bar(`Progress of ${batch.title ?? batch.key}`);
+    this.bar = new Bar(`Progress of ${visible(batch.title ?? batch.key)}`);
     this.percent = make("span", { class: "percent" });
     this.counts = make("span", { class: "counts" });
     this.submitted = make("time");

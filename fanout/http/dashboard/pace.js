@@ -1,6 +1,6 @@
-/** How fast a batch settles, by what was seen of it. */
+/** How fast a batch's items are worked off, by what was seen of it; those that are cancelled are no work. */
 
-import { secondsSince, seconds, settled } from "./formats.js";
+import { secondsSince, seconds, settled, worked } from "./formats.js";
 
 const WINDOW_MILLISECONDS = 15_000;
 const LEAST_MILLISECONDS = 1_500;
@@ -14,7 +14,7 @@ export class Pace {
   /** Takes a status; a retry begins anew, as fewer are settled then. */
   add(status) {
     const now = performance.now();
-    const count = settled(status);
+    const count = worked(status);
     if (this.samples.length > 0 && (count < this.samples.at(-1).count || status.epoch !== this.epoch)) {
       this.samples = [];
     }
@@ -29,15 +29,15 @@ export class Pace {
   rate(status) {
     if (status.closed_at !== null) {
       const taken = status.started_at === null ? 0 : seconds(status.started_at, status.closed_at);
-      return status.epoch === 1 && taken > 0 ? settled(status) / taken : null;
+      return status.epoch === 1 && taken > 0 ? worked(status) / taken : null;
     }
     const [first] = this.samples;
     const age = first === undefined ? 0 : performance.now() - first.now;
     if (age > LEAST_MILLISECONDS) {
-      return ((settled(status) - first.count) * 1_000) / age;
+      return ((worked(status) - first.count) * 1_000) / age;
     }
     const running = status.started_at === null ? 0 : secondsSince(status.started_at);
-    return status.epoch === 1 && status.status === "processing" && running > 1 ? settled(status) / running : null;
+    return status.epoch === 1 && status.status === "processing" && running > 1 ? worked(status) / running : null;
   }
 
   /** Seconds until all are settled at that rate, or null. */

@@ -5,7 +5,7 @@ import { make, mark, show, write } from "./dom.js";
 import { counted, duration, number, percent, rate, setTime, taken } from "./formats.js";
 import { Pace } from "./pace.js";
 import { Badge, isClosed, ITEM_STATES, stateWord } from "./states.js";
-import { shown } from "./text.js";
+import { shown, visible } from "./text.js";
 
 const TICK_MILLISECONDS = 1_000;
 const FACTS = [
@@ -144,7 +144,7 @@ function duplicates(status) {
   if (status.duplicates === 0) {
     return null;
   }
-  const origin = status.duplicate_origin === null ? "" : `, the last by ${status.duplicate_origin}`;
+  const origin = status.duplicate_origin === null ? "" : `, the last by ${visible(status.duplicate_origin)}`;
   return `${number(status.duplicates)}${origin}`;
 }
 

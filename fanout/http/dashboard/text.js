@@ -13,6 +13,11 @@ export function shown(text) {
   return make("bdi", {}, ...pieces(String(text), HIDDEN_ON_ONE_LINE));
 }
 
+/** The same where only characters can stand: in the window's title, in a label for listeners. */
+export function visible(text) {
+  return shown(text).textContent;
+}
+
 /** A text of several lines, as it was written. */
 export function block(text) {
   return make("pre", { tabindex: "0" }, make("bdi", {}, ...pieces(String(text), HIDDEN)));

@@ -1,7 +1,7 @@
 /** When the batch's items settled, drawn as columns. */
 
 import { make, shape, show, write } from "./dom.js";
-import { duration, number, rate, timeOfDay } from "./formats.js";
+import { duration, number, rate, timeOfDay, worked } from "./formats.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
@@ -33,7 +33,7 @@ export class Timeline {
   }
 
   update(timeline) {
-    const { spans, span_seconds: length } = timeline;
+    const { spans } = timeline;
     const totals = spans.map((span) => PARTS.reduce((sum, part) => sum + span[part], 0));
     const peak = Math.max(1, ...totals);
     this.drawing.replaceChildren(
@@ -44,7 +44,7 @@ export class Timeline {
     show(this.axis, true);
     write(this.begin, timeOfDay(timeline.begin));
     write(this.end, timeOfDay(timeline.end));
-    write(this.text, describe(timeline, totals, length));
+    write(this.text, describe(timeline, totals));
   }
 }
 
@@ -87,18 +87,24 @@ function column(span, place, count, peak) {
   });
 }
 
-function describe(timeline, totals, length) {
-  const sum = totals.reduce((one, other) => one + other, 0);
-  if (sum === 0) {
+function describe({ spans, span_seconds: length, estimated }, totals) {
+  const settled = sum(totals);
+  if (settled === 0) {
     return "Nothing has settled yet.";
   }
-  const failed = timeline.spans.reduce((some, span) => some + span.failed, 0);
-  const whole = length * totals.length;
-  const place = totals.indexOf(Math.max(...totals));
-  const parts = [
-    `${number(sum)} settled${failed > 0 ? ` and ${number(failed)} of them failed` : ""} in ${duration(whole)}`,
-    `${rate(sum / whole)} on average`,
-    `most at ${timeOfDay(timeline.spans[place].at)} with ${rate(totals[place] / length)}`,
-  ];
-  return `${parts.join(", ")}.${timeline.estimated ? " Estimated from a sample." : ""}`;
+  const ends = ["failed", "cancelled"].map((part) => [part, sum(spans.map((span) => span[part]))]);
+  const told = ends.filter(([, count]) => count > 0).map(([part, count]) => `${number(count)} ${part}`);
+  const whole = length * spans.length;
+  const parts = [`${number(settled)} settled${told.length > 0 ? ` (${told.join(", ")})` : ""} in ${duration(whole)}`];
+  const counts = spans.map(worked);
+  if (sum(counts) > 0) {
+    const most = Math.max(...counts);
+    parts.push(`${rate(sum(counts) / whole)} on average`);
+    parts.push(`most at ${timeOfDay(spans[counts.indexOf(most)].at)} with ${rate(most / length)}`);
+  }
+  return `${parts.join(", ")}.${estimated ? " Estimated from a sample." : ""}`;
+}
+
+function sum(counts) {
+  return counts.reduce((one, other) => one + other, 0);
 }

@@ -157,13 +157,13 @@ where id = $1 and (status in ('processing', 'paused', 'completed_with_failures',
 returning epoch;
 
 -- name: reopen_rows
--- Second part: the rows in state $2, of one error type where $3 names it, and of the item keys in $4 where it names any.
+-- Second part: the rows in state $2, of the error type $3, the item keys in $4 and the error code $5 where they are named.
 with reopened as (
     update fanout.results r
     set status = 'pending', claim_id = null, worker_id = null, settled_at = null, due_at = null,
         attempts = 0, crashes = 0, throttles = 0, error = case when $2::text = 'failed' then r.error end
     where r.batch_id = $1 and r.status = $2 and r.status in ('failed', 'cancelled')
-      and ($3::text is null or r.error ->> 'type' = $3)
+      and ($3::text is null or r.error ->> 'type' = $3) and ($5::text is null or r.error ->> 'code' = $5)
       and ($4::text[] is null or r.seq = any(array(
           select i.seq from fanout.items i where greatest(i.batch_id) = $1 and i.item_key = any($4))))
     returning r.seq
