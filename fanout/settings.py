@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_core import PydanticCustomError
 
 from fanout.errors import InvalidSetting
 from fanout.names import DEPLOYMENT_NAME, Names
@@ -28,7 +29,16 @@ def _armed(value: object) -> object:
     return tuple(Fault.parse(part) for part in split) if isinstance(value, str) and isinstance(split, tuple) else value
 
 
+def _sendable(token: SecretStr) -> SecretStr:
+    """Without what stands around it, as the last line end of a file; whatever no header can bring is refused."""
+    found = token.get_secret_value().strip()
+    if not re.fullmatch("[!-~]+", found):
+        raise PydanticCustomError("token", "takes visible ASCII characters alone, without spaces: a header brings it")
+    return SecretStr(found)
+
+
 Listed = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Token = Annotated[SecretStr, AfterValidator(_sendable)]
 Faults = Annotated[tuple[Fault, ...], BeforeValidator(_armed)]
 
 
@@ -78,7 +88,7 @@ class Settings(BaseModel):
         (),
         description="Hosts that the built-in handler http.request may call, comma-separated. Defaults to none.",
     )
-    api_token: SecretStr | None = Field(
+    api_token: Token | None = Field(
         None,
         description="What callers of the HTTP interface have to bring. Without it `serve` listens on loopback only.",
     )

@@ -31,11 +31,14 @@ async def serve(
 async def _serve(session: Session, http: ModuleType, host: str, listeners: list[socket.socket]) -> None:
     async with session.connect() as client:
         url = http.address_of(listeners[0])
-        if session.output.as_json:
-            session.output.emit({"url": url})
-        else:
-            session.output.show(url)
-        server = http.make_server(client, host, session.settings)
+
+        def announce() -> None:
+            if session.output.as_json:
+                session.output.emit({"url": url})
+            else:
+                session.output.show(url)
+
+        server = http.make_server(client, host, session.settings, announce)
         await server.serve(listeners)
 
 

@@ -94,7 +94,7 @@ class BatchHandle:
     async def events(
         self, after: int | str | None = None, *, patience: float | None = None
     ) -> AsyncGenerator[Message, None]:
-        """What happens to the batch, as it happens, up to and with its next `closed`: ready for `async for`.
+        """What happens to the batch, as it happens, up to and with its next `closed` that no retry has followed yet.
 
         First a `snapshot`, then every event once and in order, and between them `progress`, of which a slow reader gets
         only the newest. `after` is the id of the last message that an earlier reading got: nothing is lost in between,

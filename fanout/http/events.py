@@ -1,8 +1,9 @@
 """`GET /batches/{id}/events`: a batch's messages as server-sent events."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from fastapi import APIRouter, Header
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from fanout.client import FanoutClient
 from fanout.http.routes import ApiRoute, problems
@@ -20,6 +21,7 @@ from fanout.live import Start
 COMMENT_SECONDS = 15
 STALLED_SECONDS = 30.0
 """A reader that takes nothing for so long has gone, or will come back."""
+LAST_SECONDS = 1.0
 RECONNECT_MILLISECONDS = 1_000
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -67,10 +69,23 @@ class EventStream(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves the stream; a reader that stalls is cut off, and resumes by its last id when it comes back."""
+        unfinished = False
+
+        async def watched(message: Message) -> None:
+            nonlocal unfinished
+            await send(message)
+            unfinished = message.get("more_body", True)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, watched)
         except SendTimeoutError:
             log.info("a reader took nothing for %g s and was cut off", STALLED_SECONDS)
+            return
+        if unfinished and self.active:
+            # The server ends, which leaves the stream as it is.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _server_sent(client: FanoutClient, batch_id: UUID, start: Start) -> AsyncGenerator[bytes, None]:

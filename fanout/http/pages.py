@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from fanout.client import FanoutClient
 from fanout.http.models import Answer
 from fanout.http.problems import Refusal
-from fanout.http.routes import ApiRoute
+from fanout.http.routes import AnyQueryRoute
 from fanout.http.service import ClientSource
 
 FOLDER = "dashboard"
@@ -71,7 +71,7 @@ def dashboard(client: ClientSource) -> APIRouter:
     Every address in the pages is relative, so that any prefix will do. The pages themselves tell nothing and may be
     open to all; what they show is what the endpoints answer to whoever looks.
     """
-    made = APIRouter(route_class=ApiRoute, include_in_schema=False)
+    made = APIRouter(route_class=AnyQueryRoute, include_in_schema=False)
     found = _read_files()
 
     @made.api_route("/", methods=["GET", "HEAD"])

@@ -12,21 +12,23 @@ from fanout.client import FanoutClient
 from fanout.errors import SchemaMismatch
 from fanout.http.models import Health, Readiness
 from fanout.http.problems import RETRY_AFTER_SECONDS, Refusal
-from fanout.http.routes import ApiRoute, problems
+from fanout.http.routes import AnyQueryRoute, problems
 from fanout.http.service import TheClient
 from fanout.metrics import CONTENT_TYPE, exposition
 from fanout.store import OUTAGE
 
-routes = APIRouter(route_class=ApiRoute)
+routes = APIRouter(route_class=AnyQueryRoute)
 ANSWER_SECONDS = 3.0
 
 
+@routes.head("/health", include_in_schema=False)
 @routes.get("/health", response_model=Health)
 async def show_health() -> Health:
     """Answers while the process does, whatever else is away."""
     return Health()
 
 
+@routes.head("/ready", include_in_schema=False)
 @routes.get("/ready", response_model=Readiness, responses=problems())
 async def show_readiness(client: TheClient) -> Readiness:
     """Whether both servers answer and the schema is this version's; else what is not so, and which setting chose it.

@@ -12,6 +12,7 @@ from starlette.routing import Match
 
 from fanout.http.bodies import ApiRequest
 from fanout.http.problems import Problem, answer
+from fanout.http.queries import check_query
 
 # No key holds a control character.
 _SLASH = "\x1f"
@@ -21,6 +22,9 @@ Scope = MutableMapping[str, Any]
 class ApiRoute(APIRoute):
     """A route that tells everything that goes wrong in it as a problem, in whatever app it is mounted."""
 
+    any_query = False
+    """Whether a name in the query that nothing reads is let through."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler with all of that around it."""
         handle = super().get_route_handler()
@@ -28,6 +32,10 @@ class ApiRoute(APIRoute):
         async def handle_safely(request: Request) -> Response:
             ours = ApiRequest(request.scope, request.receive)
             try:
+                if not self.any_query:
+                    # What the app around adds to the route is not in the route itself.
+                    reached = request.scope.get("fastapi", {}).get("effective_route_context", self)
+                    check_query(request, reached.dependant)
                 return await handle(ours)
             except Exception as error:
                 response = answer(error)
@@ -44,6 +52,12 @@ class ApiRoute(APIRoute):
             if isinstance(value, str):
                 parameters[name] = value.replace(_SLASH, "/")
         return match, found
+
+
+class AnyQueryRoute(ApiRoute):
+    """The route of a page or a probe: links and machines from elsewhere put names of theirs into its query."""
+
+    any_query = True
 
 
 def _masked(scope: Scope) -> str:

@@ -1,25 +1,37 @@
 """A server of our own for the interface: the sockets first, then the app, then a drain."""
 
+import asyncio
 import ipaddress
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fanout.client import FanoutClient
 from fanout.errors import InvalidRequest, InvalidSetting
 from fanout.http.app import app
 from fanout.http.bodies import BodyLimits
 from fanout.http.guard import LOOPBACK, Rules
+from fanout.http.problems import RETRY_AFTER_SECONDS, Refusal, answer
 from fanout.http.sessions import Sessions
 from fanout.settings import Settings
 
 
 class Server(uvicorn.Server):
     """Ends quietly on SIGTERM and SIGINT once all requests are answered; a second one ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Announces itself once it answers, and once a signal is a drain."""
+        await super().startup(sockets)
+        self._announce()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -36,6 +48,31 @@ class Server(uvicorn.Server):
         """The first signal begins the drain, the second ends it."""
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+class Ending:
+    """An app whose requests are told so where the end of the grace cuts them off: they are to be sent again."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; what has begun to be answered cannot be told anything more."""
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if begun:
+                raise
+            later = {"Retry-After": str(RETRY_AFTER_SECONDS), "Connection": "close"}
+            refusal = Refusal(503, "shutting_down", "the server ends, and the request was not at its end", later)
+            await answer(refusal)(scope, receive, send)
 
 
 def listen(host: str, port: int, settings: Settings) -> list[socket.socket]:
@@ -75,14 +112,16 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def make_server(client: FanoutClient, host: str, settings: Settings) -> Server:
-    """The server for `client`, by the settings' token and limits."""
+def make_server(
+    client: FanoutClient, host: str, settings: Settings, announce: Callable[[], None] = lambda: None
+) -> Server:
+    """The server for `client`, by the settings' token and limits; it calls `announce` once it can be stopped."""
     token = settings.api_token
     sessions = None if token is None else Sessions(token.get_secret_value())
     rules = Rules(sessions, hosts=tuple(dict.fromkeys((*LOOPBACK, host.lower()))))
     limits = BodyLimits(settings.http_max_body_bytes, settings.http_max_items)
     config = uvicorn.Config(
-        app(client, limits, rules),
+        Ending(app(client, limits, rules)),
         lifespan="off",
         log_config=None,
         server_header=False,
@@ -90,4 +129,4 @@ def make_server(client: FanoutClient, host: str, settings: Settings) -> Server:
         forwarded_allow_ips="127.0.0.1",
         timeout_graceful_shutdown=round(settings.grace_seconds),
     )
-    return Server(config)
+    return Server(config, announce)

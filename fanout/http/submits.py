@@ -101,7 +101,7 @@ def _flat(body: Any) -> Any:
     """The body as a start without our client would bring it: with its options beside the rest."""
     if not isinstance(body, dict):
         return body
-    options = body.get("options") or {}
+    options = {} if body.get("options") is None else body["options"]
     if not isinstance(options, dict):
         raise InvalidRequest(f"options is an object, not {type(options).__name__}")
     _refuse_others("a submit", body, [*SubmitBody.model_fields])

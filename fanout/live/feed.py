@@ -93,7 +93,7 @@ class Feed:
         self._wake()
 
     async def messages(self, start: Start, patience: float | None) -> AsyncGenerator[Message, None]:
-        """The messages for one reader, up to and with the first `closed`.
+        """The messages for one reader, up to and with the first `closed` that no retry has followed.
 
         A database that is away is waited for; after `patience` seconds of that its error is raised.
         """
@@ -127,7 +127,7 @@ class Feed:
             told, stale = view, False
             async for message in self._events(after, view.head, patience):
                 yield message
-                if message.kind is Kind.CLOSED:
+                if message.closed_epoch is not None and message.closed_epoch >= view.status.epoch:
                     return
             after = max(after, view.head)
 

@@ -53,7 +53,7 @@ class Hub:
     async def messages(
         self, batch_id: UUID, start: Start, patience: float | None = None
     ) -> AsyncGenerator[Message, None]:
-        """The messages of one batch from `start` on, up to and with its next `closed`.
+        """The messages of one batch from `start` on, up to and with its next `closed` that no retry has followed.
 
         First a `snapshot`, then every event once and in order, and between them `progress`, of which a slow reader gets
         only the newest, and `stale` where the batch cannot be read. A database that is away is waited for, at most

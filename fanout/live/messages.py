@@ -54,6 +54,11 @@ class Message:
         """The id, or 0 where it has none."""
         return self.id or 0
 
+    @property
+    def closed_epoch(self) -> int | None:
+        """Which of its epochs the batch has closed; None of any other message."""
+        return self.data["data"]["epoch"] if self.kind is Kind.CLOSED else None
+
     @cached_property
     def server_sent(self) -> bytes:
         """A server-sent event, encoded once for all readers. A reset takes the reader's position away."""

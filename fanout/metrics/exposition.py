@@ -21,6 +21,8 @@ from fanout.store import Gauges, GaugeStore
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CACHE_SECONDS = 5.0
+READ_SECONDS = 2.0
+"""After so long the rows count as not to be read: whoever scrapes gives up soon, and is to get the counters."""
 MOST_HANDLERS = 100
 OTHER = "(others)"
 """What handlers beyond the first 100 are counted as: anybody can submit for names that no worker has."""
@@ -50,7 +52,8 @@ class DatabaseGauges:
 
     async def _read(self) -> str:
         try:
-            gauges = await self._store.read()
+            async with asyncio.timeout(READ_SECONDS):
+                gauges = await self._store.read()
         except Exception as error:
             # Whatever it is, the process's own counters are to be told.
             log.warning("the gauges could not be read: %s", type(error).__name__)

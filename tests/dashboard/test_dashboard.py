@@ -254,7 +254,7 @@ async def test_a_token_is_asked_for_and_ends_with_the_session(
     fanout: Deployment, serve: Serving, visit: Visiting
 ) -> None:
     batch_id = await add_batch(fanout.client.store, 3, "guarded")
-    visitor = await visit(await serve(token="correct horse"))
+    visitor = await visit(await serve(token="correct-horse"))
     page = visitor.page
     await visitor.open(f"#/batches/{batch_id}")
     token = page.get_by_label("Token")
@@ -265,7 +265,7 @@ async def test_a_token_is_asked_for_and_ends_with_the_session(
     assert visitor.complaints.pop().startswith(
         "error: Failed to load resource: the server responded with a status of 401"
     )
-    await token.fill("correct horse")
+    await token.fill("correct-horse")
     await visitor.press("Sign in")
     await visitor.state("processing")
     await visitor.until("#connection", "Live")

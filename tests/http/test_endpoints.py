@@ -62,3 +62,5 @@ async def test_every_answer_is_as_the_schema_says(fanout: Deployment, api: httpx
     assert "test.echo" in {each["name"] for each in (await ask("GET", "/handlers", "/handlers"))["handlers"]}
     assert await ask("GET", "/health", "/health") == {"status": "ok"}
     assert await ask("GET", "/ready", "/ready") == {"status": "ready"}
+    for probe in ("/health", "/ready"):
+        assert (await api.head(probe)).status_code == 200

@@ -95,6 +95,15 @@ async def test_a_few_are_found_among_many(
 async def test_a_big_result_is_left_out_of_pages(fanout: Deployment, api: httpx.AsyncClient) -> None:
     batch = await fanout.client.submit("test.echo", [1, 2], key="k", allow_unknown=True)
     await fanout.pool.execute(MOVE, batch.batch_id, [0, 1], "completed", None)
+    for size, left_out in ((32_766, False), (32_767, True)):
+        await fanout.pool.execute(
+            "update fanout.results set result = to_jsonb(repeat('x', $2)) where batch_id = $1 and seq = 1",
+            batch.batch_id,
+            size,
+        )
+        for query in ("", "?prefix=1"):
+            *_, row = (await api.get(f"/batches/{batch.batch_id}/items{query}")).json()["items"]
+            assert row["result_left_out"] == left_out
     await fanout.pool.execute(
         "update fanout.results set result = to_jsonb(repeat('x', 500000)) where batch_id = $1 and seq = 1",
         batch.batch_id,
@@ -125,6 +134,11 @@ async def test_what_a_list_cannot_understand_is_named(fanout: Deployment, api: h
     for query in ("limit=0", "limit=99999999999999999999", "limit=x", "status=nope"):
         assert problem(await api.get(f"/batches?{query}"), 422, "invalid_request")["path"].startswith("?")
         assert problem(await api.get(f"{path}?{query}"), 422, "invalid_request")["path"].startswith("?")
+    for query in ("state=failed", "limit=1&limit=2", "%00", "a=", "status"):
+        assert problem(await api.get(f"/batches?{query}"), 422, "invalid_request")["path"].startswith("?")
+        assert problem(await api.get(f"{path}?{query}"), 422, "invalid_request")["path"].startswith("?")
+    for open_to_all in ("/?from=elsewhere", "/health?verbose"):
+        assert (await api.get(open_to_all)).status_code == 200
     for query in ("prefix=", "prefix=%00", "error_type=%00", f"error_code={'x' * 500}"):
         problem(await api.get(f"{path}?{query}"), 422, "invalid_request")
     problem(await api.get("/batches?handler=%00"), 422, "invalid_request")

@@ -2,12 +2,16 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import httpx
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Query
+from fastapi.security import APIKeyQuery
 
+from fanout.errors import InvalidSetting
 from fanout.http import Rules, Sessions, app, bearer, router
+from fanout.settings import Settings
 from tests.http.support import caller, problem
 from tests.support import Deployment
 
@@ -157,3 +161,26 @@ async def test_the_app_works_in_any_asgi_app(fanout: Deployment) -> None:
         problem(await api.get("/jobs/nope"), 404, "not_found")
         problem(await api.put("/jobs/batches"), 405, "method_not_allowed")
         problem(await api.get("/jobs/batches/"), 404, "not_found")
+
+
+async def test_what_an_app_around_takes_from_the_query_is_let_through(fanout: Deployment) -> None:
+    async def tenant(tenant: str, tag: Annotated[list[str], Query()]) -> None:
+        assert (tenant, tag) == ("a", ["1", "2"])
+
+    made = FastAPI()
+    key = APIKeyQuery(name="api_key")
+    made.include_router(router(fanout.client), prefix="/jobs", dependencies=[Depends(tenant), Depends(key)])
+    async with caller(made) as api:
+        path = "/jobs/batches?tenant=a&tag=1&tag=2&api_key=x"
+        assert (await api.get(path)).status_code == 200
+        problem(await api.get(f"{path}&tenants=b"), 422, "invalid_request")
+        problem(await api.get(f"{path}&tenant=a"), 422, "invalid_request")
+
+
+@pytest.mark.parametrize("wrong", ["a b", "é", "a\nb", " ", "a\x00", "\x7f"])
+def test_a_token_that_no_header_can_bring_is_refused_at_start(wrong: str) -> None:
+    with pytest.raises(InvalidSetting, match="FANOUT_API_TOKEN: takes visible ASCII"):
+        Settings.from_environment({"FANOUT_API_TOKEN": wrong})
+    found = Settings.from_environment({"FANOUT_API_TOKEN": " a-~!\r\n"}).api_token
+    assert found is not None
+    assert found.get_secret_value() == "a-~!"

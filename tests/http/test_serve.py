@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from fanout.cli.app import run
 from fanout.errors import InvalidRequest
 from fanout.http import app
 from fanout.http.serving import listen
+from fanout.metrics.endpoint import REQUEST_SECONDS
 from tests.faults.proxy import Line
 from tests.http.support import JSON_LINES, caller, problem
 from tests.support import ROOT, Deployment, eventually
@@ -124,6 +126,23 @@ async def test_a_server_stores_whole_submits_and_ends_after_its_last_answer(fano
     assert await fanout.pool.fetchval("select total from fanout.batches") == 4
 
 
+async def test_a_signal_after_the_first_line_is_a_good_end_and_one_that_stalls_is_told(fanout: Deployment) -> None:
+    async with served(fanout) as server:
+        server.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(server.process.wait, 60) == 0, server.log.read_text()
+    async with served(fanout, FANOUT_GRACE_SECONDS="1") as server:
+        reader, writer = await half_sent(fanout, server)
+        server.process.send_signal(signal.SIGTERM)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 503"), answer
+        assert b"retry-after: 5" in answer.lower()
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "shutting_down"
+        writer.close()
+        assert await asyncio.to_thread(server.process.wait, 60) == 0, server.log.read_text()
+    assert "Traceback" not in server.log.read_text()
+    assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
+
+
 def test_a_port_that_is_taken_and_a_host_that_is_open_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +204,12 @@ async def test_what_is_away_is_named_with_its_setting_until_it_is_back(fanout: D
             problem(away, 503, "unreachable")
             assert int(away.headers["retry-after"]) > 0
             assert (await api.get("/health")).status_code == 200
+            database.restore()
+            await eventually(ready)
+            database.stall()
+            began = time.monotonic()
+            assert "fanout_database_up 0" in (await api.get("/metrics")).text
+            assert time.monotonic() - began < REQUEST_SECONDS
             database.restore()
             await eventually(ready)
             temporal.cut()

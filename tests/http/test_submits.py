@@ -138,6 +138,9 @@ async def test_a_bad_line_is_named_and_stores_nothing(fanout: Deployment, api: h
     for query in ({"handler": "test.echo", "titel": "x"}, {**QUERY, "range_size": "many"}, {"key": "k"}):
         problem(await api.post("/batches", params=query, content="1\n", headers=JSON_LINES), 422, "invalid_request")
     problem(await api.post("/batches?key=k", json=body([1])), 422, "invalid_request")
+    no_options: list[Any] = [[], 0, "", False]
+    for options in no_options:
+        problem(await api.post("/batches", json={**body([1]), "options": options}), 422, "invalid_request")
     assert await stored(fanout) == 0
 
 

@@ -73,6 +73,8 @@ async def test_a_retry_is_seen_by_who_comes_back_after_it(fanout: Deployment) ->
         assert [message.data["kind"] for message in heard] == ["reopened", "cancelling", "closed"]
         assert heard[-1].data["data"]["epoch"] == 2
         assert await ears.all() == []
+        whole = [message.data["kind"] for message in await reader(address, batch_id, "0").all() if message.id]
+        assert whole == ["submitted", "started", "cancelling", "closed", "reopened", "cancelling", "closed"]
 
 
 async def test_a_stream_tells_proxies_to_pass_it_on_and_speaks_when_nothing_happens(
@@ -177,6 +179,12 @@ async def test_streams_end_within_a_second_of_sigterm(fanout: Deployment, tmp_pa
         assert await asyncio.to_thread(server.wait, 20) in (0, -signal.SIGTERM)
         # A second, on a machine that is not busy; without the watch for the signal they would go on for ever.
         assert ended < 8
+        assert [
+            each for each in await asyncio.gather(*listening, return_exceptions=True) if type(each) is not list
+        ] == []
+        logged = (tmp_path / "app.log").read_text()
+        assert "ERROR" not in logged
+        assert "Traceback" not in logged
     finally:
         server.kill()
         server.wait()

@@ -14,7 +14,7 @@ select r.seq, i.item_key, r.status, r.attempts, r.crashes, r.error, null as payl
 from fanout.results r
 left join lateral (select item_key from fanout.items where batch_id = $1 and seq = r.seq offset 0) i on true
 cross join lateral (
-    select coalesce(pg_column_size(r.result) > 1000 and octet_length(r.result::text) > 32768, false) as left_out
+    select coalesce(octet_length(r.result::text) > 32768, false) as left_out
 ) l
 where r.batch_id = $1 and r.seq >= $2 and r.seq < $3
   and ($4::text is null or r.status = $4)
@@ -36,7 +36,7 @@ select r.seq, i.item_key, r.status, r.attempts, r.crashes, r.error, null as payl
 from fanout.results r
 left join lateral (select item_key from fanout.items where batch_id = $1 and seq = r.seq offset 0) i on true
 cross join lateral (
-    select coalesce(pg_column_size(r.result) > 1000 and octet_length(r.result::text) > 32768, false) as left_out
+    select coalesce(octet_length(r.result::text) > 32768, false) as left_out
 ) l
 where r.batch_id = $1 and r.seq = any($2::integer[])
   and ($3::text is null or r.status = $3)
