@@ -106,8 +106,9 @@ async def test_every_answer_has_the_promised_shape(fanout: Deployment, tmp_path:
     assert (status["status"], status["completed"], status["title"]) == ("completed", 2, "two things")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)", status["created_at"])
     batch = submitted["batch_id"]
-    assert lines(fanout.run("--json", "status", batch)) == [status]
-    assert lines(fanout.run("status", "test.echo/k1", "--json")) == [status]
+    shown = {**status, "recent_duplicates": []}
+    assert lines(fanout.run("--json", "status", batch)) == [shown]
+    assert lines(fanout.run("status", "test.echo/k1", "--json")) == [shown]
     assert lines(fanout.run("list", "--handler", "test.echo", "--json", "--status", "completed")) == [status]
     assert lines(fanout.run("watch", batch, "--json")) == [status]
     rows = lines(fanout.run("results", batch))
@@ -263,6 +264,14 @@ async def test_an_interrupted_submit_stores_nothing(fanout: Deployment) -> None:
     code, said = interrupted(fanout, *options, until="Temporal ")
     assert (code, said.strip()) == (130, "interrupted")
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
+
+
+def test_a_standard_input_that_is_closed_is_named(fanout: Deployment) -> None:
+    command = (sys.executable, "starter.py", "submit", "test.echo", "--items", "-", "--allow-unknown")
+    closing = ("sh", "-c", 'exec "$@" <&-', "sh", *command)
+    done = subprocess.run(closing, cwd=ROOT, env=fanout.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "standard input cannot be read" in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 async def test_a_fault_of_ours_ends_with_70(fanout: Deployment) -> None:

@@ -1,6 +1,7 @@
 """One key, one batch: policies, conflicts, and the ledger of the starts that made none."""
 
 import asyncio
+import json
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -148,6 +149,16 @@ async def test_every_start_that_joined_is_in_the_ledger(fanout: Deployment) -> N
     assert (status.duplicates, status.duplicate_origin) == (2, "schedule")
     with pytest.raises(InvalidRequest, match="origin"):
         await submit(fanout, 1, origin="nobody")
+    for _ in range(10):
+        await submit(fanout, 1, origin="http")
+    for command in ("status", "why"):
+        told = json.loads(fanout.run(command, "test.echo/k", "--json").stdout)
+        recent = told["recent_duplicates"]
+        assert (told["duplicates"], len(recent)) == (12, 10)
+        assert {(each["origin"], each["outcome"]) for each in recent} == {("http", "already_done")}
+        assert [each["at"] for each in recent] == sorted((each["at"] for each in recent), reverse=True)
+        shown = fanout.run(command, "test.echo/k").stdout
+        assert (shown.count("from http, already done"), "and 2 more" in shown) == (10, True)
 
 
 async def test_a_start_that_is_tried_again_makes_one_batch_and_one_line(fanout: Deployment) -> None:

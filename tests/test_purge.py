@@ -18,6 +18,8 @@ from tests.support import Deployment
 DAY = timedelta(days=1)
 MONTH = timedelta(days=30)
 TABLES = ("results", "items", "progress", "events", "event_heads", "event_counts", "duplicates", "sweeps", "batches")
+REMEMBERED = {"events": 1, "event_heads": 1}
+"""Of a purged batch: its `closed`."""
 
 
 def purging(fanout: Deployment, retention: timedelta = MONTH) -> Purging:
@@ -63,7 +65,7 @@ async def test_old_batches_go_and_their_keys_and_statuses_are_remembered(fanout:
     assert answer["purged"] == 2
     assert answer["rows"] >= 2 * 4
     for batch in (old, failed):
-        assert await left(fanout, batch.batch_id) == {}
+        assert await left(fanout, batch.batch_id) == REMEMBERED
     assert (await left(fanout, young.batch_id)).keys() >= {"results", "items", "batches"}
     assert (await left(fanout, waits.batch_id)).keys() >= {"results", "items", "batches"}
 
@@ -87,6 +89,51 @@ async def test_old_batches_go_and_their_keys_and_statuses_are_remembered(fanout:
     assert (fresh.outcome, (await closed(fresh)).completed) == ("started", 1)
     for batch in (young, waits, fresh):
         assert await fanout.client.store.read_violations(batch.batch_id) == []
+
+
+async def test_who_waits_for_a_purged_batch_learns_how_it_ended(fanout: Deployment) -> None:
+    await fanout.start_worker()
+    done, failed = await submit(fanout, 1), await submit(fanout, 1, key="f", handler="test.fail")
+    for batch in (done, failed):
+        last = [message async for message in batch.events()][-1]
+        await purging(fanout).purge_one(batch.batch_id)
+        heard = [message async for message in batch.events()]
+        assert [message.kind for message in heard] == ["snapshot", "closed"]
+        assert heard[0].status is not None
+        assert heard[0].status.purged_at is not None
+        assert (heard[1].id, heard[1].data) == (last.id, last.data)
+        assert [message async for message in batch.events(last.id)] == []
+        assert [message.kind async for message in batch.events(1)] == ["reset", "snapshot", "closed"]
+    watched = fanout.run("watch", "test.echo/k", "--json")
+    assert (watched.returncode, json.loads(watched.stdout)["status"]) == (0, "completed")
+    waited = fanout.run("submit", "test.fail", "--items", "-", "--key", "f", "--wait", "--json", text="1\n")
+    assert (waited.returncode, json.loads(waited.stdout.splitlines()[-1])["failed"]) == (1, 1)
+
+
+async def test_a_purge_keeps_the_count_of_who_joined(fanout: Deployment) -> None:
+    await fanout.start_worker()
+    batch = await submit(fanout, 1, dedup="open")
+    await closed(batch)
+    for origin in ("http", "schedule"):
+        await submit(fanout, 1, origin=origin)
+
+    async def ledger() -> tuple[int, str | None, int]:
+        status = await batch.progress()
+        return status.duplicates, status.duplicate_origin, len(await batch.duplicates())
+
+    assert await ledger() == (2, "schedule", 2)
+    await purging(fanout).purge_one(batch.batch_id)
+    assert await ledger() == (2, "schedule", 0)
+    await submit(fanout, 1, origin="cli")
+    await purging(fanout).purge_old()
+    assert await ledger() == (3, "cli", 1)
+    assert (await purging(fanout, timedelta(0)).purge_old()).rows == 1
+    assert await ledger() == (3, "cli", 0)
+    await submit(fanout, 1)
+    await age(fanout, 40 * DAY)
+    await purging(fanout).purge_old()
+    assert await left(fanout, batch.batch_id) == {}
+    assert await remembered(fanout, "purged") == set()
 
 
 async def test_an_open_batch_is_refused_by_name(fanout: Deployment) -> None:
@@ -138,7 +185,7 @@ async def test_a_purge_that_dies_half_way_is_finished_by_the_next(fanout: Deploy
     assert (await submit(fanout, *range(5_000))).outcome == "already_done"
     pair = [purging(fanout), purging(fanout)]
     await asyncio.gather(*(each.purge_old() for each in pair))
-    assert await left(fanout, batch.batch_id) == {}
+    assert await left(fanout, batch.batch_id) == REMEMBERED
     assert sum(each.report.rows for each in pair) >= 6_000
     assert (await purging(fanout).purge_one(batch.batch_id)).purged == 0
 

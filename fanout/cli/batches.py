@@ -18,9 +18,14 @@ LONGEST_LIST = 100_000
 
 
 async def status(session: Session, batch: BatchReference) -> None:
-    """Shows one batch: its state, how many items stand where, and who works on it."""
+    """Shows one batch: its state, how many items stand where, who works on it, and which starts joined it."""
     async with session.connect() as client:
-        tell(session, await (await client.get(batch)).progress())
+        handle = await client.get(batch)
+        found, recent = await handle.progress(), await handle.recent_duplicates()
+        if session.output.as_json:
+            session.output.emit({**found.model_dump(), "recent_duplicates": [asdict(each) for each in recent]})
+        else:
+            session.output.show(status_view(found, recent))
 
 
 def tell(session: Session, found: Status) -> None:

@@ -16,6 +16,8 @@ def read_items(source: str, payload_limit: int) -> Iterator[Item]:
     """The items of a `.csv` file, else of JSON Lines; `-` is stdin. Raises InvalidItem, with position and line."""
     try:
         if source == STDIN:
+            if sys.stdin is None:
+                raise InvalidRequest("standard input cannot be read: it is closed")
             yield from read_jsonl(sys.stdin.buffer, "stdin", payload_limit)
         elif source.lower().endswith(".csv"):
             with open(source, encoding="utf-8-sig", newline="") as file:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fanout.cli.output import printable, to_json
-from fanout.client import Status, SubmitOutcome
+from fanout.client import Duplicate, Status, SubmitOutcome
 from fanout.states import BatchStatus, ItemStatus
 from fanout.store import ItemRow, ResultRow, Violation, WorkerRow
 
@@ -70,8 +70,8 @@ def listing(*columns: str) -> Table:
     return table
 
 
-def status_view(status: Status) -> Table:
-    """One batch."""
+def status_view(status: Status, recent: Sequence[Duplicate] = ()) -> Table:
+    """One batch, and the newest of the starts that joined it."""
     return facts(
         [
             ("batch", Text(str(status.batch_id), style="bold")),
@@ -90,6 +90,7 @@ def status_view(status: Status) -> Table:
             ("closed", _closed(status)),
             ("purged", _purged(status)),
             ("other starts", _duplicates(status)),
+            *duplicate_rows(status.duplicates, recent),
             ("workers", workers_text(status)),
         ]
     )
@@ -109,6 +110,14 @@ def _duplicates(status: Status) -> Text | None:
     if not status.duplicates:
         return None
     return Text(f"{status.duplicates:,} found this batch under their key, the last from {status.duplicate_origin}")
+
+
+def duplicate_rows(total: int, recent: Sequence[Duplicate]) -> Iterable[tuple[str, Text]]:
+    """Starts that joined a batch, a line each, and how many more there are."""
+    for each in recent:
+        yield "", Text(f"{when(each.at)}  from {each.origin}, {each.outcome.replace('_', ' ')}")
+    if recent and total > len(recent):
+        yield "", Text(f"and {total - len(recent):,} more", style="dim")
 
 
 def _bar(status: Status) -> Table:

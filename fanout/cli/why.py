@@ -9,7 +9,7 @@ from rich.text import Text
 from fanout.cli.arguments import BatchReference
 from fanout.cli.output import printable
 from fanout.cli.session import Session
-from fanout.cli.views import facts, when
+from fanout.cli.views import duplicate_rows, facts, when
 from fanout.client import Reason, Why
 from fanout.errors import ServerUnreachable
 
@@ -51,5 +51,7 @@ def why_view(found: Why) -> Table:
             ("", Text(printable(found.detail, DETAIL_CHARACTERS))),
             ("until", when(found.next_at)),
             ("fix", None if found.fix is None else Text(printable(found.fix, DETAIL_CHARACTERS))),
+            ("other starts", Text(f"{found.duplicates:,} joined this batch") if found.duplicates else None),
+            *duplicate_rows(found.duplicates or 0, found.recent_duplicates),
         ]
     )

@@ -25,6 +25,7 @@ FIRST_POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.25
 PATIENCE_SECONDS = 30.0
 REASON_CHARACTERS = 1_000
+RECENT_DUPLICATES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,14 @@ class BatchHandle:
     async def duplicates(self) -> list[Duplicate]:
         """The starts that made no batch because this one had their key, oldest first: when, from where, and the answer.
 
-        Raises UnknownBatch.
+        A purge deletes those up to then, and leaves their number in the status. Raises UnknownBatch.
         """
         await self.read()
-        return await self._client.store.joins.list_duplicates(self.batch_id)
+        return (await self._client.store.joins.list_duplicates(self.batch_id))[::-1]
+
+    async def recent_duplicates(self) -> list[Duplicate]:
+        """The newest ten of them, newest first."""
+        return await self._client.store.joins.list_duplicates(self.batch_id, RECENT_DUPLICATES)
 
     async def progress(self) -> Status:
         """The batch's status now."""
@@ -139,8 +144,11 @@ class BatchHandle:
         """The one reason why the batch, or that item, does not run; or that it does. Raises UnknownItem."""
         batch = await self.read()
         if item_key is None or batch.purged_at is not None:
-            return await self._client.inquiry.why_batch(batch)
-        return await self._client.inquiry.why_item(batch, self._checked(item_key))
+            found = await self._client.inquiry.why_batch(batch)
+        else:
+            found = await self._client.inquiry.why_item(batch, self._checked(item_key))
+        recent = tuple(await self.recent_duplicates())
+        return found.model_copy(update={"duplicates": batch.duplicates, "recent_duplicates": recent})
 
     def _checked(self, item_key: str) -> str:
         if not isinstance(item_key, str) or key_fault(item_key, ITEM_KEY_BYTES) is not None:

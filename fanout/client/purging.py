@@ -48,6 +48,7 @@ class Purging:
                     busy.add(batch_id)
         while await self._purges.forget_purged(PAGE) == PAGE:
             pass
+        await self._delete_joins()
         return self.report
 
     async def purge_one(self, batch_id: UUID) -> PurgeReport:
@@ -72,6 +73,12 @@ class Purging:
         self.report.purged += 1
         await self._empty(batch_id)
         return True
+
+    async def _delete_joins(self) -> None:
+        """The lines of starts that joined purged batches, where they are as old as what is purged."""
+        while joined := await self._purges.list_joined_purged(self._retention, PAGE):
+            for batch_id in joined:
+                self.report.rows += await self._purges.delete_duplicates(batch_id)
 
     async def _empty(self, batch_id: UUID) -> None:
         more = True

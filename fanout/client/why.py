@@ -11,7 +11,7 @@ from fanout.client.sweeping import Action, judge
 from fanout.client.witness import Sighting, Witness
 from fanout.settings import Settings
 from fanout.states import SETTLED, BatchStatus, ItemStatus
-from fanout.store import BatchRow, BatchStore, ItemStanding, QuietBatch, Standing, WorkerRow
+from fanout.store import BatchRow, BatchStore, Duplicate, ItemStanding, QuietBatch, Standing, WorkerRow
 
 COMMAND = "python starter.py"
 KNOWN_SHOWN = 10
@@ -56,7 +56,11 @@ FIXES: dict[str, str] = {
 
 
 class Why(BaseModel):
-    """The answer: `next_at` is when the reason is over, or looked at again by itself, where that is known."""
+    """The answer: `next_at` is when the reason is over, or looked at again by itself, where that is known.
+
+    `duplicates` is how many other starts joined the batch, None where the database could not be asked, and
+    `recent_duplicates` are the newest of them, newest first.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,6 +68,8 @@ class Why(BaseModel):
     detail: str
     next_at: datetime | None = None
     fix: str | None = None
+    duplicates: int | None = None
+    recent_duplicates: tuple[Duplicate, ...] = ()
 
 
 class Inquiry:

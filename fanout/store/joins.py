@@ -38,7 +38,7 @@ class Joins:
         """Records a start that joined `batch_id` instead of making a batch; once, where it has a `start_id`."""
         await self._source.execute(STATEMENTS["insert_duplicate"], batch_id, origin, outcome, start_id)
 
-    async def list_duplicates(self, batch_id: UUID) -> list[Duplicate]:
-        """All starts that joined the batch, oldest first."""
-        records = await self._source.fetch(STATEMENTS["list_duplicates"], batch_id)
+    async def list_duplicates(self, batch_id: UUID, limit: int | None = None) -> list[Duplicate]:
+        """The starts that joined the batch, newest first; all of them without `limit`."""
+        records = await self._source.fetch(STATEMENTS["list_duplicates"], batch_id, limit)
         return [Duplicate(record["at"], record["origin"], record["outcome"]) for record in records]

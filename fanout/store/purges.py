@@ -54,7 +54,16 @@ class PurgeStore:
         if record["more"]:
             return record["rows"], True
         rows = record["rows"] + await self._delete("delete_events", batch_id)
-        return rows + await self._delete("delete_duplicates", batch_id), False
+        return rows + await self.delete_duplicates(batch_id), False
+
+    async def list_joined_purged(self, age: timedelta, limit: int) -> list[UUID]:
+        """Purged batches that a start has joined since, longer than `age` ago."""
+        records = await self._pool.fetch(STATEMENTS["list_joined_purged"], age, limit, timeout=SCAN_SECONDS)
+        return [record["batch_id"] for record in records]
+
+    async def delete_duplicates(self, batch_id: UUID) -> int:
+        """Deletes the lines of starts that joined a purged batch; their number and the last origin are remembered."""
+        return await self._delete("delete_duplicates", batch_id)
 
     async def _delete(self, name: str, batch_id: UUID) -> int:
         total = 0

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
@@ -14,6 +15,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
+from fanout.client.purging import Purging
 from fanout.devstack.ports import free_ports
 from fanout.http import events
 from tests.live.support import until
@@ -32,7 +34,7 @@ async def closed_batch(fanout: Deployment) -> UUID:
     return batch_id
 
 
-async def test_a_closed_batch_answers_its_close_and_then_204(fanout: Deployment) -> None:
+async def test_a_closed_batch_also_when_purged_answers_its_close_and_then_204(fanout: Deployment) -> None:
     batch_id = await closed_batch(fanout)
     async with serving(fanout.client) as address, httpx.AsyncClient() as http:
         ears = reader(address, batch_id)
@@ -40,6 +42,12 @@ async def test_a_closed_batch_answers_its_close_and_then_204(fanout: Deployment)
         assert ears.heard[-1].id == "3"
         assert await ears.all() == []
         assert ears.answers == [200, 204]
+        await Purging(fanout.client.store, timedelta(0)).purge_one(batch_id)
+        assert await ears.all() == []
+        late = reader(address, batch_id)
+        assert [message.kind for message in await late.all()] == ["snapshot", "closed"]
+        assert await late.all() == []
+        assert (ears.answers, late.answers) == ([200, 204, 204], [200, 204])
         assert (await http.get(f"{address}/batches/{uuid4()}/events")).status_code == 404
         assert (await http.head(ears.url)).status_code == 200
 

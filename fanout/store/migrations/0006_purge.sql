@@ -20,6 +20,9 @@ create table fanout.purged (
     failed      integer     not null,
     cancelled   integer     not null,
     purged_at   timestamptz not null default clock_timestamp(),
+    -- Starts that joined it, of which the lines in `duplicates` are deleted; the lines that are left come on top.
+    duplicates       integer not null default 0,
+    duplicate_origin text,
     -- For how long the key is remembered, by the batch's dedup policy; null is for ever.
     keep_until  timestamptz,
     -- The rows before this seq are deleted; null once nothing of the batch is left.
@@ -35,9 +38,10 @@ create index batches_by_close on fanout.batches (closed_at) where closed_at is n
 create view fanout.known_batches as
 select id, handler, key, workflow_id, title, fingerprint, options, status, epoch, total, reason, created_at, started_at, closed_at,
        deadline_at, breaker_type, breaker_until, completed, failed, cancelled, null::timestamptz as progress_at,
-       null::timestamptz as purged_at
+       null::timestamptz as purged_at, 0 as duplicates, null::text as duplicate_origin
 from fanout.batches
 union all
 select batch_id, handler, key, workflow_id, title, fingerprint, options, status, epoch, total, reason, created_at, started_at,
-       closed_at, deadline_at, null, null, completed, failed, cancelled, progress_at, purged_at
+       closed_at, deadline_at, null, null, completed, failed, cancelled, progress_at, purged_at,
+       duplicates, duplicate_origin
 from fanout.purged;

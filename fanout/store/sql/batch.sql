@@ -191,8 +191,9 @@ from reopened;
 -- was purged is known still.
 select b.id, b.handler, b.key, b.workflow_id, b.title, b.fingerprint, b.options, b.status, b.epoch, b.total, b.reason,
        b.created_at, b.started_at, b.closed_at, b.purged_at, coalesce(p.progress_at, b.progress_at) as progress_at, b.deadline_at,
-       (select count(*) from fanout.duplicates where batch_id = b.id) as duplicates,
-       (select origin from fanout.duplicates where batch_id = b.id order by at desc limit 1) as duplicate_origin,
+       b.duplicates + (select count(*) from fanout.duplicates where batch_id = b.id) as duplicates,
+       coalesce((select origin from fanout.duplicates where batch_id = b.id order by at desc limit 1), b.duplicate_origin)
+           as duplicate_origin,
        extract(epoch from b.deadline_at - clock_timestamp())::float8 as deadline_seconds, b.breaker_type, b.breaker_until,
        coalesce(b.completed, p.completed, 0) as completed,
        coalesce(b.failed, p.failed, 0) as failed,

@@ -59,27 +59,43 @@ with span as materialized (
 select (select count(*) from results_) + (select count(*) from items_) as rows, s.hi < s.total as more from span s;
 
 -- name: delete_events
+-- All but the newest `closed`, with which the batch's stream ends for whoever asks for it.
 with gone as (
     delete from fanout.events
-    where batch_id = $1 and id = any(array(select id from fanout.events where batch_id = $1 order by id limit $2))
+    where batch_id = $1 and id = any(array(
+        select id from fanout.events
+        where batch_id = $1 and id is distinct from (
+            select id from fanout.events where batch_id = $1 and kind = 'closed' order by id desc limit 1)
+        order by id limit $2))
     returning 1
 )
 select count(*) from gone;
 
 -- name: delete_duplicates
+-- The oldest lines first; what is deleted is counted in the same statement, so the sum is right at any time.
 with gone as (
     delete from fanout.duplicates
-    where ctid = any(array(select ctid from fanout.duplicates where batch_id = $1 limit $2))
-    returning 1
+    where ctid = any(array(select ctid from fanout.duplicates where batch_id = $1 order by at limit $2))
+    returning at, origin
+), counted as (
+    update fanout.purged
+    set duplicates = duplicates + (select count(*) from gone),
+        duplicate_origin = (select origin from gone order by at desc limit 1)
+    where batch_id = $1 and exists (select from gone)
 )
 select count(*) from gone;
 
+-- name: list_joined_purged
+-- The purged batches that were joined before $1 of time, of which the lines are to be deleted too.
+select distinct p.batch_id from fanout.purged p
+join fanout.duplicates d on d.batch_id = p.batch_id
+where p.next_seq is null and d.at < clock_timestamp() - $1::interval
+limit $2;
+
 -- name: finish_burial
--- The few rows that are left; nothing of the batch is, after this.
+-- The few rows that are left; after this there is of the batch what is remembered, its last event, and who joins it from now on.
 with progress_ as (
     delete from fanout.progress where batch_id = $1 returning 1
-), heads as (
-    delete from fanout.event_heads where batch_id = $1 returning 1
 ), counts as (
     delete from fanout.event_counts where batch_id = $1 returning 1
 ), sweeps_ as (
@@ -87,11 +103,10 @@ with progress_ as (
 ), done as (
     update fanout.purged set next_seq = null where batch_id = $1 and next_seq is not null
 )
-select (select count(*) from progress_) + (select count(*) from heads)
-     + (select count(*) from counts) + (select count(*) from sweeps_);
+select (select count(*) from progress_) + (select count(*) from counts) + (select count(*) from sweeps_);
 
 -- name: forget_purged
--- Those whose time is over, with the keys that still name them; a key that somebody has locked is left for another time.
+-- Those whose time is over, with all that is left of them and the keys that still name them; a key that somebody has locked is left for another time.
 with due as materialized (
     select batch_id, handler, key from fanout.purged
     where keep_until < clock_timestamp() and next_seq is null
@@ -109,6 +124,12 @@ with due as materialized (
     where p.batch_id = d.batch_id
       and (exists (select from held h where h.batch_id = d.batch_id)
         or not exists (select from fanout.keys k where k.handler = d.handler and k.key = d.key and k.batch_id = d.batch_id))
-    returning 1
+    returning p.batch_id
+), lines as (
+    delete from fanout.duplicates where batch_id in (select batch_id from forgotten)
+), events_ as (
+    delete from fanout.events where batch_id in (select batch_id from forgotten)
+), heads as (
+    delete from fanout.event_heads where batch_id in (select batch_id from forgotten)
 )
 select count(*) from forgotten;

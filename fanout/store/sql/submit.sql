@@ -60,7 +60,8 @@ insert into fanout.duplicates (batch_id, origin, outcome, start_id) values ($1, 
 on conflict (start_id) where start_id is not null do nothing;
 
 -- name: list_duplicates
-select at, origin, outcome from fanout.duplicates where batch_id = $1 order by at;
+-- The newest first, at most $2 of them where it is given.
+select at, origin, outcome from fanout.duplicates where batch_id = $1 order by at desc limit $2::bigint;
 
 -- name: read_place
 -- Where a caller's connection leads, and whether its transaction sees what others commit.
