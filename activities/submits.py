@@ -1,6 +1,8 @@
 """The activity that stores a batch for a start made with nothing but Temporal."""
 
+import asyncio
 from collections.abc import Callable, Set
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -16,10 +18,12 @@ from fanout.contracts import SubmitAnswer, SubmitWork
 from fanout.errors import InvalidRequest, KeyBusy
 from fanout.metrics import NO_METERS, Meters
 from fanout.names import Names
-from fanout.store import BatchStore
+from fanout.store import OUTAGE, BatchStore
 
 SEEN_WITHIN = timedelta(days=1)
 """A refusal is for good: a lease that is stale for a moment, as after an outage, is no reason for one."""
+
+LAST_LOOK_SECONDS = 3.0
 
 
 class SubmitActivities:
@@ -48,8 +52,18 @@ class SubmitActivities:
         """Stores the batch in one transaction, or joins the one that has its key; then starts it, if it is another's.
 
         Safe to repeat, also after a reset of the workflow: the batch has the id `start_id`, and so has its line in the
-        ledger. A request that cannot be stored fails with its error's code as type, and nothing was stored.
+        ledger. A request that cannot be stored fails with its error's code as type, and nothing was stored. Cancelled
+        once the batch is stored it answers all the same, so that the run can cancel that.
         """
+        try:
+            return await self._submit(work)
+        except asyncio.CancelledError:
+            if await self._is_stored(work.start_id):
+                firing = Request.read(work.request.root, work.origin, work.fired_at).firing
+                return await self._answer(work.start_id, SubmitOutcome.STARTED, firing is not None and firing.waits)
+            raise
+
+    async def _submit(self, work: SubmitWork) -> SubmitAnswer:
         try:
             request = Request.read(work.request.root, work.origin, work.fired_at)
             batch_id, outcome = await self._store_batch(request, work.start_id)
@@ -59,6 +73,13 @@ class SubmitActivities:
             raise ApplicationError(str(error), type=error.code, non_retryable=True) from None
         waits = request.firing is not None and request.firing.waits and outcome is SubmitOutcome.STARTED
         return await self._answer(batch_id, outcome, waits)
+
+    async def _is_stored(self, batch_id: UUID) -> bool:
+        """False where the database does not say at once."""
+        with suppress(*OUTAGE):
+            async with asyncio.timeout(LAST_LOOK_SECONDS):
+                return await self._store.read_batch(batch_id) is not None
+        return False
 
     async def _store_batch(self, request: Request, start_id: UUID) -> tuple[UUID, SubmitOutcome]:
         if not request.allow_unknown:

@@ -87,6 +87,9 @@ async def test_a_column_key_is_the_key(fanout: Deployment) -> None:
         ("select 1 as a, 2 as a", "the name 'a'"),
         ("select int4range(1, 2) as span", "column 'span' has the type int4range"),
         ("select 'x'::\"char\" as letter", "column 'letter' has the type char"),
+        ("select array[int4range(1, 5)] as spans", "column 'spans' has the type int4range[]"),
+        ("select '1 2'::int2vector as ids", "column 'ids' has the type int2vector"),
+        ("select most_common_vals from pg_stats limit 1", "a type that cannot be read"),
         ("select 1 / (5 - n) as n from generate_series(1, 9) n", "division by zero"),
         ("select 'NaN'::float8 as n", "item 0"),
         ("""select '{"a":1,"a":2}'::json as n""", "item 0: its column n: the name 'a' stands twice"),
@@ -126,9 +129,39 @@ async def test_the_command_line_submits_the_rows_of_either_database(fanout: Depl
     assert "secret" not in unreachable.stderr
 
 
+async def run(url: str, text: str = "select 1") -> None:
+    async with aclosing(Query(url, text, "the option").rows()) as rows:
+        [row async for row in rows]
+
+
 async def test_a_database_that_does_not_answer_is_named(fanout: Deployment) -> None:
     with pytest.raises(ServerUnreachable, match="chosen by the option"):
-        [row async for row in Query("postgresql://127.0.0.1:1/x", "select 1", "the option").rows()]
+        await run("postgresql://127.0.0.1:1/x")
+    with pytest.raises(ServerUnreachable, match="chosen by the option"):
+        await run(fanout.servers.database_url, "select pg_terminate_backend(pg_backend_pid())")
+
+
+async def test_a_time_limit_of_the_database_stops_a_query_for_good(fanout: Deployment) -> None:
+    url = f"{fanout.servers.database_url}?statement_timeout=50"
+    with pytest.raises(InvalidRequest, match="statement timeout"):
+        await run(url, "select pg_sleep(60)")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "host=h password=secret",
+        "mysql://u:secret@h/x",
+        "postgresql://u:secret/word@h/x",
+        "postgresql://u:secret@h:port/x",
+        "postgresql://u:secret@[::1/x",
+        "postgresql://u:secret@127.0.0.1:99999/x",
+    ],
+)
+async def test_a_url_that_is_none_is_a_wrong_call_and_its_password_is_not_told(url: str) -> None:
+    with pytest.raises(InvalidRequest, match="chosen by the option is not postgresql://") as raised:
+        await run(url)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("rows", [50_000, pytest.param(1_000_000, marks=pytest.mark.chaos, id="a million")])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -29,6 +30,7 @@ SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
 SCHEDULED_AT = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 SHORTEST_LOOK = timedelta(seconds=1)
 LONGEST_LOOK = timedelta(minutes=5)
+CANCEL_PATIENCE = timedelta(seconds=5)
 LOOKS_APART = 10
 """A wait for a batch looks again after this fraction of the time that it has taken so far."""
 
@@ -39,18 +41,7 @@ async def submit(request: BatchRequest, was_signalled: Callable[[], bool]) -> Su
     It goes on by continuing as new: the batch's run then names its batch as every other does, and no longer carries the
     items. A signal may tell of a new batch under this id, so a run that got one does not end past it.
     """
-    submitting = asyncio.create_task(local(SubmitActivities.submit_batch, _work(request)))
-    cancelled = False
-    while True:
-        try:
-            answer = await asyncio.shield(submitting)
-            break
-        except asyncio.CancelledError:
-            if submitting.done():
-                raise
-            cancelled = True
-        except ActivityError as error:
-            raise _reason(error) from None
+    answer, cancelled = await _store(request)
     own = answer.workflow_id == workflow.info().workflow_id
     if cancelled and (own or answer.waits):
         await _cancel(answer)
@@ -61,6 +52,33 @@ async def submit(request: BatchRequest, was_signalled: Callable[[], bool]) -> Su
     if answer.waits:
         await _wait(request, answer, cancelled)
     return answer
+
+
+async def _store(request: BatchRequest) -> tuple[SubmitAnswer, bool]:
+    """The answer, and whether this run was cancelled meanwhile.
+
+    A cancel lets the activity finish for a few seconds. Then it ends that too, so that one which can store nothing, as
+    while the database is away, ends this run; where the batch was stored by then, the activity says so all the same.
+    """
+    work = local(
+        SubmitActivities.submit_batch, _work(request), workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+    )
+    submitting = asyncio.create_task(work)
+    cancelled = False
+    while True:
+        try:
+            return await asyncio.shield(submitting), cancelled
+        except asyncio.CancelledError:
+            if submitting.done():
+                raise
+            cancelled = True
+            with suppress(TimeoutError, asyncio.CancelledError):
+                await workflow.wait_condition(submitting.done, timeout=CANCEL_PATIENCE)
+            submitting.cancel()
+        except ActivityError as error:
+            if cancelled and not _is_refusal(error):
+                raise asyncio.CancelledError("nothing was stored") from None
+            raise _reason(error) from None
 
 
 async def _wait(request: BatchRequest, answer: SubmitAnswer, cancelled: bool) -> None:
@@ -103,6 +121,10 @@ def _work(request: BatchRequest) -> SubmitWork:
     # Both survive a reset. A cron's runs are a chain, of which each asks anew.
     run_id = info.original_execution_run_id if info.cron_schedule else info.first_execution_run_id
     return SubmitWork(request=request, origin=origin, start_id=UUID(run_id), fired_at=due)
+
+
+def _is_refusal(error: ActivityError) -> bool:
+    return isinstance(error.cause, ApplicationError) and error.cause.non_retryable
 
 
 def _reason(error: ActivityError) -> ApplicationError:

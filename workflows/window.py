@@ -235,8 +235,16 @@ class Window:
         self._woken = True
 
 
-async def local(method: Callable[[Activities, Request], Awaitable[Answer]], request: Request) -> Answer:
+async def local(
+    method: Callable[[Activities, Request], Awaitable[Answer]],
+    request: Request,
+    cancellation: workflow.ActivityCancellationType = workflow.ActivityCancellationType.TRY_CANCEL,
+) -> Answer:
     """Runs one of the short activities at once, beside any queued ranges; retried until the database answers."""
     return await workflow.execute_local_activity_method(
-        method, request, start_to_close_timeout=LOCAL_LIMIT, retry_policy=LOCAL_RETRY
+        method,
+        request,
+        start_to_close_timeout=LOCAL_LIMIT,
+        retry_policy=LOCAL_RETRY,
+        cancellation_type=cancellation,
     )

@@ -71,7 +71,7 @@ class Doctor:
             rows.check_claims,
             rows.check_stopped,
             rows.check_surges,
-            schedules.check_duplicates,
+            schedules.check_schedules,
             schedules.check_sweeper,
             runs.check_open_batches,
             runs.check_runs,

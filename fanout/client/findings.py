@@ -26,6 +26,7 @@ class Code(StrEnum):
     CLOCK_SKEW = "clock_skew"
     SEARCH_ATTRIBUTES_MISSING = "search_attributes_missing"
     DUPLICATE_SCHEDULES = "duplicate_schedules"
+    SCHEDULE_FAILS = "schedule_fails"
     SURGE = "surge"
     SWEEPER_MISSING = "sweeper_missing"
     SWEEPER_PAUSED = "sweeper_paused"

@@ -10,7 +10,7 @@ from fanout.client.cron import read_cron
 from fanout.client.dedup import Dedup
 from fanout.client.durations import read_duration
 from fanout.client.firing import DEFAULT_KEY, SAMPLE_TIME, Firing, check_time_zone
-from fanout.client.items import Item, check_items, check_key, check_words, item_in
+from fanout.client.items import Item, check_items, check_key, check_line, check_words, item_in
 from fanout.client.limits import Limits
 from fanout.client.submitting import TITLE_CHARACTERS, check_handler, check_range_size
 from fanout.encoding import decode, encode
@@ -136,7 +136,7 @@ class Schedule(BaseModel):
     sql: Annotated[str | None, Field(min_length=1, max_length=100_000)] = None
     glob: Annotated[str | None, AfterValidator(_check_glob)] = None
     key: str = DEFAULT_KEY
-    title: Annotated[str | None, _said(lambda title: check_words("a title", title, TITLE_CHARACTERS))] = None
+    title: Annotated[str | None, _said(lambda title: check_line("a title", title, TITLE_CHARACTERS))] = None
     range_size: Annotated[int | None, _said(check_range_size)] = None
     max_failures: Annotated[int | str | None, _said(lambda given: Limits(max_failures=given))] = None
     on_budget: Literal["pause", "fail"] | None = None

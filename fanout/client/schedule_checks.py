@@ -1,4 +1,4 @@
-"""What an examination finds of schedules: several that do one thing, and the sweeper's own."""
+"""What an examination finds of schedules: several that do one thing, those whose starts fail, and the sweeper's own."""
 
 import json
 import shlex
@@ -8,18 +8,30 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from temporalio.client import Client, ScheduleActionStartWorkflow, ScheduleDescription
+from temporalio.client import (
+    Client,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleActionStartWorkflow,
+    ScheduleDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
+from temporalio.exceptions import FailureError
+from temporalio.service import RPCError, RPCStatusCode
 
 from fanout.client.findings import Code, Finding, Severity, some
 from fanout.client.starting import START_SECONDS
 from fanout.client.sweep_schedule import SweepSchedule
 from fanout.client.why import COMMAND
+from fanout.errors import shorten
 from fanout.settings import Settings
 from fanout.store import BatchStore
 
 MOST_SCHEDULES = 500
 LABELS = frozenset({"title", "schedule", "schedule_id"})
 """What may differ in the inputs of two schedules that do the same: words, and the schedule's own name."""
+MESSAGE_CHARACTERS = 300
+UNFINISHED = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW, None)
 MADE_WITHIN = timedelta(seconds=10)
 LATE_INTERVALS = 3
 LATE_MARGIN = timedelta(seconds=30)
@@ -35,15 +47,17 @@ class ScheduleChecks:
         self._name = settings.names.sweeper
         self._sweeper = SweepSchedule(temporal, settings, database_id)
 
-    async def check_duplicates(self) -> list[Finding]:
-        """Schedules that would start the same workflow of ours with the same input: each deploy may have left one."""
+    async def check_schedules(self) -> list[Finding]:
+        """Schedules that start the same workflow of ours with the same input, and those whose newest start failed."""
         alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+        failing: list[Finding] = []
         seen = 0
         async for listed in await self._temporal.list_schedules(rpc_timeout=START_SECONDS):
             if seen == MOST_SCHEDULES:
                 detail = f"only {MOST_SCHEDULES:,} of the namespace's schedules were looked at"
                 return [
                     *self._of_alike(alike),
+                    *failing,
                     Finding(Code.NOT_CHECKED, Severity.INFO, detail, "delete what is unused"),
                 ]
             seen += 1
@@ -51,7 +65,45 @@ class ScheduleChecks:
             found = await handle.describe(rpc_timeout=START_SECONDS)
             if (does := await self._does(found)) is not None:
                 alike[does].append(found.id)
-        return self._of_alike(alike)
+                failing += await self._failing(found)
+        return [*self._of_alike(alike), *failing]
+
+    async def _failing(self, found: ScheduleDescription) -> list[Finding]:
+        """Whether the newest of its starts that has ended came to nothing; the sweeper's passes are looked at apart."""
+        if found.id == self._name:
+            return []
+        actions = [each.action for each in reversed(found.info.recent_actions)]
+        for workflow_id in [
+            each.workflow_id for each in actions if isinstance(each, ScheduleActionExecutionStartWorkflow)
+        ]:
+            failure = await self._failure(workflow_id)
+            if failure is not None:
+                return [self._fails(found.id, workflow_id, failure)] if failure else []
+        return []
+
+    async def _failure(self, workflow_id: str) -> str | None:
+        """Why the run failed; empty where it did not, None where it goes on or is no longer known."""
+        handle = self._temporal.get_workflow_handle(workflow_id)
+        try:
+            status = (await handle.describe(rpc_timeout=START_SECONDS)).status
+            if status in UNFINISHED:
+                return None
+            if status not in (WorkflowExecutionStatus.FAILED, WorkflowExecutionStatus.TIMED_OUT):
+                return ""
+            await handle.result(rpc_timeout=START_SECONDS)
+        except WorkflowFailureError as error:
+            cause = error.cause
+            return (cause.message if isinstance(cause, FailureError) else str(cause)) or type(cause).__name__
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return None
+        return ""
+
+    def _fails(self, schedule_id: str, workflow_id: str, failure: str) -> Finding:
+        detail = f"the newest finished start of the schedule {schedule_id}, {workflow_id}, failed: {failure}"
+        fix = f"mend what the failure names; a declaration is put right by {COMMAND} schedule apply FILE"
+        return Finding(Code.SCHEDULE_FAILS, Severity.WARNING, shorten(detail, MESSAGE_CHARACTERS), fix)
 
     async def _does(self, found: ScheduleDescription) -> tuple[str, str] | None:
         """Type and input of what it starts on our queue, unless it starts nothing."""

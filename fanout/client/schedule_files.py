@@ -18,7 +18,7 @@ def read_schedules(file: Path) -> list[Schedule]:
     name = str(file)
     given = _read(file, name)
     faults: list[Fault] = [
-        (None, shorten(other), f"there is no such table; there is [{TABLE}.ID]") for other in given if other != TABLE
+        (None, _shown(other), f"there is no such table; there is [{TABLE}.ID]") for other in given if other != TABLE
     ]
     tables = given.get(TABLE, {})
     if not isinstance(tables, dict):
@@ -42,7 +42,7 @@ def _read(file: Path, name: str) -> dict[str, Any]:
 
 
 def _schedule(schedule_id: str, fields: Any) -> Schedule | list[Fault]:
-    where = shorten(schedule_id)
+    where = _shown(schedule_id)
     if not isinstance(fields, dict):
         return [(where, None, f"it is a table: [{TABLE}.{where}]")]
     if "id" in fields:
@@ -56,10 +56,16 @@ def _schedule(schedule_id: str, fields: Any) -> Schedule | list[Fault]:
 def _single(where: str, error: ValidationError) -> list[Fault]:
     """Each field that is wrong by itself."""
     return [
-        (where, ".".join(map(str, each["loc"])), _reason(each["type"], each["msg"]))
+        (where, _shown(".".join(map(str, each["loc"]))), _reason(each["type"], each["msg"]))
         for each in error.errors(include_url=False)
         if each["loc"]
     ]
+
+
+def _shown(name: str) -> str:
+    """A name of the file's as a terminal may show it."""
+    short = shorten(name)
+    return short if short.isprintable() else repr(short)
 
 
 def _reason(kind: str, message: str) -> str:

@@ -18,6 +18,11 @@ _PLAIN = {"bool", "int2", "int4", "int8", "float8", "text", "varchar", "bpchar",
 _ARRAY = "[]"
 # asyncpg takes this name for that of another type, so no codec can be set for it.
 _UNREADABLE = "char"
+# The server's answer to this query, however often it is asked.
+_STOPPED = (asyncpg.QueryCanceledError, asyncpg.ConfigurationLimitExceededError)
+# What asyncpg raises for a query that it cannot read, and for a connection that was lost.
+_ASYNCPGS = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+_FORM = "postgresql://user:password@host:port/database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,8 @@ class Query:
         """Each row's columns with their values, in constant memory and one snapshot.
 
         Values are what JSON can hold, and for every other type the text that PostgreSQL shows, with times in UTC.
-        Raises InvalidRequest for a query that cannot be run or that writes, ServerUnreachable without an answer.
+        Raises InvalidRequest for a query that cannot be run, that writes or that a time limit stopped, and for a URL
+        that is none; ServerUnreachable where the connection is refused or lost.
         """
         connection = await self._connect()
         try:
@@ -50,7 +56,11 @@ class Query:
                     yield list(zip(columns, record.values(), strict=True))
         except asyncpg.ReadOnlySQLTransactionError as error:
             raise InvalidRequest(f"the query writes, and may only read: {error}") from None
+        except _STOPPED as error:
+            raise InvalidRequest(f"the query was stopped by PostgreSQL: {error}") from None
         except OUTAGE as error:
+            if isinstance(error, _ASYNCPGS) and not connection.is_closed():
+                raise InvalidRequest(_unread(error)) from None
             raise self._unreachable(error) from error
         except asyncpg.PostgresError as error:
             raise InvalidRequest(f"the query cannot be run: {error}") from None
@@ -71,6 +81,13 @@ class Query:
                     "bytea_output": "hex",
                 },
             )
+        except OSError as error:
+            # Before the next, as a certificate that is refused is an error of values too.
+            raise self._unreachable(error) from error
+        except (ValueError, OverflowError) as error:
+            # Only asyncpg's own words hold nothing of a password.
+            cause = str(error) if isinstance(error, asyncpg.InterfaceError) else "its host or port cannot be read"
+            raise InvalidRequest(f"the URL chosen by {self._chosen_by} is not {_FORM}: {cause}") from None
         except UNREACHABLE as error:
             raise self._unreachable(error) from error
 
@@ -94,16 +111,26 @@ class Query:
         known = kind.kind in ("scalar", "array") and (name in _PLAIN or kind.schema == "pg_catalog")
         if not known or name == _UNREADABLE:
             return _foreign(attribute)
-        if name == "float4":
-            # As a float of twice its size it would have digits that nobody wrote.
-            await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=float)
-        elif name not in _PLAIN:
-            await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=str)
+        if name not in _PLAIN:
+            try:
+                # As a float of twice its size a float4 would have digits that nobody wrote.
+                decoder = float if name == "float4" else str
+                await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=decoder)
+            except asyncpg.InterfaceError:
+                if connection.is_closed():
+                    raise
+                # An array of ranges, or a vector, whose elements have no form of text for asyncpg.
+                return _foreign(attribute)
         return Column(attribute.name, name in ("json", "jsonb"))
 
     def _unreachable(self, error: BaseException) -> ServerUnreachable:
         cause = str(error) or type(error).__name__
         return ServerUnreachable("PostgreSQL", hide_password(self._url), self._chosen_by, cause)
+
+
+def _unread(error: BaseException) -> str:
+    """asyncpg has asked what the types are, in vain, before any column is known."""
+    return f"the query has a column of a type that cannot be read, as anyarray: cast it to text or to json ({error})"
 
 
 def _foreign(attribute: asyncpg.Attribute) -> Column:

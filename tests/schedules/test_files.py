@@ -62,6 +62,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("key", "key = '{'", "'{'"),
     ("key", f"key = '{'x' * 140}{{time}}'", "has 160 bytes; the limit is 150 bytes"),
     ("title", "title = ''", "1 to 200 characters"),
+    ("title", r'title = "a\nb"', "one line without control characters"),
     ("range_size", "range_size = 5001", "between 1 and 5,000"),
     ("max_failures", "max_failures = '120%'", "max_failures"),
     ("on_budget", "on_budget = 'stop'\nmax_failures = 1", "'pause' or 'fail'"),
@@ -111,10 +112,16 @@ def test_all_faults_of_all_schedules_are_told_at_once(tmp_path: Path) -> None:
         ("nonsense", "it is not TOML"),
         ("schedules = 5", "it is a table for each schedule"),
         ("[schedules]\na = 5", "it is a table: [schedules.a]"),
+        (r'["\u001b[2J"]', r"'\x1b[2J': there is no such table"),
+        (r'[schedules."\u001b[2J"]', r"'\x1b[2J': handler: it is missing"),
+        (r'schedules."\u001b[2J" = 5', r"it is a table: [schedules.'\x1b[2J']"),
+        (r"[schedules.a]" "\n" r'"\u001b[2J" = 5', r"a: '\x1b[2J': there is no such field"),
     ],
 )
 def test_a_file_of_another_form_is_told_apart(tmp_path: Path, text: str, said: str) -> None:
-    assert said in str(faults_of(tmp_path, text))
+    told = str(faults_of(tmp_path, text))
+    assert said in told
+    assert "\x1b" not in told
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

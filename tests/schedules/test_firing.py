@@ -16,6 +16,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 from fanout import BatchHandle
+from tests.diagnosis.support import examine
 from tests.ledger import calls, closed, start_worker
 from tests.schedules.support import changes, declared, on_server, trigger
 from tests.support import Deployment, eventually
@@ -109,6 +110,7 @@ async def test_schedules_of_one_key_make_one_batch_whatever_their_sources_say_by
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("writes", {"sql": "delete from fanout.meta returning 1"}, "invalid_request", "may only read"),
     ("fails", {"sql": "select 1 / 0 as n"}, "invalid_request", "division by zero"),
+    ("unread", {"sql": "select array[int4range(1, 5)] as spans"}, "invalid_request", "column 'spans'"),
     ("unknown", {"handler": "nobody.knows"}, "unknown_handler", "test.echo"),
     ("twice", {"sql": "select 'a' as key from generate_series(1, 2)"}, "duplicate_item_key", "positions 0 and 1"),
 ]
@@ -125,6 +127,52 @@ async def test_a_start_that_cannot_be_stored_fails_with_the_reason(fanout: Deplo
         assert (raised.value.cause.type, said in raised.value.cause.message) == (code, True), raised.value.cause
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
     assert await fanout.pool.fetchval("select count(*) from fanout.meta") == 1
+
+
+async def test_a_schedule_whose_newest_start_failed_is_found_until_one_succeeds(fanout: Deployment) -> None:
+    await fanout.start_worker()
+    await changes(fanout, declared(sql="select 1 / 0 as n"))
+    await trigger(fanout)
+    with pytest.raises(WorkflowFailureError):
+        await answer(fanout, (await runs(fanout, "nightly"))[0])
+
+    async def found() -> str:
+        finding = (await examine(fanout)).get("schedule_fails")
+        return "" if finding is None else finding.detail
+
+    told = await eventually(found, 60)
+    assert "schedule fanout-schedule/nightly" in told
+    assert "division by zero" in told
+    await changes(fanout, declared(sql="select 1 as n"))
+    await trigger(fanout)
+    await answer(fanout, (await runs(fanout, "nightly", 2))[1])
+    await eventually(partial(is_true, found, ""), 60)
+
+
+FULL = """
+create function full_disk() returns trigger language plpgsql as $$ begin raise disk_full; end $$;
+create trigger full_disk before insert on fanout.batches
+for each row when (new.key like 'retried%') execute function full_disk();
+"""
+
+
+async def test_a_cancel_ends_a_start_that_can_store_nothing(fanout: Deployment) -> None:
+    """One that is tried again and again, and one whose query takes for ever."""
+    await fanout.start_worker()
+    await changes(fanout, declared("retried"), declared("slow", sql="select pg_sleep(3600)"))
+    await fanout.pool.execute(FULL)
+    await trigger(fanout, "retried")
+    await trigger(fanout, "slow")
+    reading = (
+        "select count(*) from pg_stat_activity where application_name = 'fanout query' and datname = current_database()"
+    )
+    await eventually(partial(is_true, partial(fanout.pool.fetchval, reading), 1), 60)
+    found = [run for name in ("retried", "slow") for run in await runs(fanout, name)]
+    for run in found:
+        await fanout.temporal.get_workflow_handle(run.id).cancel()
+    for run in found:
+        await eventually(partial(is_true, partial(status_of, fanout, run), WorkflowExecutionStatus.CANCELED), 60)
+    assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
 
 
 async def status_of(fanout: Deployment, run: Run) -> WorkflowExecutionStatus | None:
