@@ -127,6 +127,12 @@ async def test_the_command_line_submits_the_rows_of_either_database(fanout: Depl
     unreachable = fanout.run(*command, "postgresql://u:secret@127.0.0.1:1/x")
     assert (unreachable.returncode, "chosen by --sql-url" in unreachable.stderr) == (3, True)
     assert "secret" not in unreachable.stderr
+    malformed = fanout.run(*command, "postgresql://u:secret@h:port/x")
+    assert (malformed.returncode, "secret" in malformed.stderr) == (2, False)
+    stopped = fanout.run(
+        "submit", "test.echo", "--sql", "select pg_sleep(60)", KNOWN, "--sql-url", f"{other}?statement_timeout=50"
+    )
+    assert (stopped.returncode, "statement timeout" in stopped.stderr) == (2, True)
 
 
 async def run(url: str, text: str = "select 1") -> None:
