@@ -29,7 +29,7 @@ OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disab
 ADDRESS = re.compile(r"DevTools listening on (\S+)")
 START_SECONDS = 60
 # For a machine with other things to do.
-PATIENCE_MILLISECONDS = 30_000
+PATIENCE_MILLISECONDS = 90_000
 WIDE = {"width": 1_280, "height": 900}
 NARROW = {"width": 380, "height": 800}
 
