@@ -210,10 +210,13 @@ class BatchStore:
             async with self._pool.transaction() as connection:
                 await self._retake_key(connection, batch_id)
                 epoch = await connection.fetchval(STATEMENTS["reopen_batch"], batch_id, status)
+                if epoch is None:
+                    # Without the lock of the batch's row no other row may be touched: a cancel takes that one first.
+                    raise NothingToReopen
                 wanted = (status, error_type, item_keys, error_code)
                 rows = await connection.fetchval(STATEMENTS["reopen_rows"], batch_id, *wanted, timeout=SCAN_SECONDS)
                 await connection.execute(STATEMENTS["tell_reopened"], batch_id)
-                if epoch is None or rows == 0:
+                if rows == 0:
                     raise NothingToReopen
             return int(epoch), int(rows)
         return None
