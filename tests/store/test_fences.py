@@ -1,5 +1,6 @@
 """What a stale attempt finds is not recorded, and a lost answer is found again: each statement by itself."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -19,6 +20,7 @@ from tests.store.support import (
     completions,
     failures,
     kinds,
+    observer,
     statuses,
 )
 
@@ -138,3 +140,15 @@ async def test_what_runs_of_a_big_batch_is_what_live_workers_tell(url: str) -> N
         told = {HANDLER: {"items": 6, "oldest_seconds": 0.1, "batches": {str(big): 3, str(small): 3}}}
         await actor.work.refresh_worker(actor.worker, told)
         assert await actor.batches.count_processing(big) == 3
+
+
+async def test_a_retry_of_a_batch_that_is_being_cancelled_touches_no_row(url: str) -> None:
+    """It has not the lock of the batch, which whoever changes rows takes first: it would wait for a row here."""
+    async with actors(url, 1) as (actor,), observer(url) as holder:
+        batch_id = await add_batch(actor.batches, 2)
+        claimed = (await actor.claim(batch_id)).items
+        await actor.work.fail(batch_id, failures(claimed[:1]), 0)
+        await actor.batches.cancel_batch(batch_id, "enough")
+        async with holder.transaction(), asyncio.timeout(5):
+            await holder.execute("select from fanout.results where batch_id = $1 for update", batch_id)
+            assert await actor.batches.reopen_batch(batch_id) is None
