@@ -1,12 +1,12 @@
 """`demo`: a batch over real papers, its worker killed half-way, and the proof that nothing was lost or done twice."""
 
-import asyncio
 import time
 from contextlib import ExitStack, suppress
 from typing import Annotated
 
 import typer
 
+from fanout.cli import interrupts
 from fanout.cli.demo_report import Plan, Proof, kept_view, papers_view, proof_view
 from fanout.cli.demo_stage import HEARTBEAT_SECONDS, Stage
 from fanout.cli.migrating import apply_schema
@@ -48,7 +48,7 @@ def demo(
         servers = stack_servers(settings, stack)
         session.output.note(*servers.lines)
         plan = Plan(papers.demo_items(), papers.EXPECTED_FAILURES)
-        proof = asyncio.run(_play(session.output, settings, stack, servers, workers, plan))
+        proof = interrupts.run(_play(session.output, settings, stack, servers, workers, plan))
         _tell(session.output, proof)
         if keep:
             _keep(session.output, stack)

@@ -1,13 +1,11 @@
 """Runs one command and gives its end an exit code."""
 
-import asyncio
 import inspect
-import signal
 import traceback
 from collections.abc import Callable, Mapping
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
+from fanout.cli import interrupts
 from fanout.cli.options import GlobalOptions
 from fanout.cli.output import Output, OutputClosed
 from fanout.cli.session import Session
@@ -28,8 +26,7 @@ Command = Callable[..., Any]
 def run_command(command: Command, options: GlobalOptions, given: Mapping[str, Any]) -> int:
     """Runs `command(session, **given)`, and answers its exit code; whatever goes wrong is said on stderr."""
     output = Output.standard(bool(options.as_json))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupts.raise_at_signals()
     session = None
     try:
         _refuse_bad_text(given)
@@ -54,13 +51,8 @@ def run_command(command: Command, options: GlobalOptions, given: Mapping[str, An
 def _call(command: Command, session: Session, given: Mapping[str, Any]) -> int:
     answer = command(session, **given)
     if inspect.iscoroutine(answer):
-        answer = asyncio.run(answer)
+        answer = interrupts.run(answer)
     return DONE if answer is None else int(answer)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    # Not asyncio's own handler: that one waits for the loop, which may be reading from a silent pipe.
-    raise KeyboardInterrupt
 
 
 def _interrupted(session: Session | None) -> str:

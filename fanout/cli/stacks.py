@@ -1,6 +1,5 @@
 """`stack` and `dev`: real servers from Python packages, for as long as the command runs."""
 
-import asyncio
 import signal
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
+from fanout.cli import interrupts
 from fanout.cli.crew import ServerChild, WorkerChild
 from fanout.cli.local import local_modules
 from fanout.cli.migrating import apply_schema
@@ -38,7 +38,7 @@ def stack(session: Session) -> int:
     """
     session.options.refuse_servers("stack")
     with own_stack(session.settings) as found:
-        asyncio.run(apply_schema(stack_servers(session.settings, found)))
+        interrupts.run(apply_schema(stack_servers(session.settings, found)))
         session.output.emit(addresses(found))
         session.output.note("the stack is up until Ctrl-C; other commands in this folder find it by themselves")
         try:
@@ -58,7 +58,7 @@ def dev(session: Session) -> int:
     [port] = free_ports([PORT], 1)
     serving = ["serve", "--port", str(port), "--json"]
     with own_stack(session.settings) as found:
-        asyncio.run(apply_schema(stack_servers(session.settings, found)))
+        interrupts.run(apply_schema(stack_servers(session.settings, found)))
         _tell(session, found, f"http://{HOST}:{port}")
         with (
             WorkerChild(found, ["--handlers", *local_modules(session.settings)], {}) as worker,
