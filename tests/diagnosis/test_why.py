@@ -77,7 +77,8 @@ async def test_what_somebody_decided_comes_first(fanout: Deployment) -> None:
     await closed(late)
     assert (await reason(paused), await reason(paused, "0")) == ("closed", "settled")
     assert "--status cancelled" in str((await late.why()).fix)
-    strict = await submit("test.fail", range(3), max_failures=0)
+    # More items than a worker claims at once: a batch of which all have settled is not held up by its budget.
+    strict = await submit("test.fail", range(200), max_failures=0)
     budget = await becomes(strict, Reason.FAILURE_BUDGET)
     assert "resume" in str(budget.fix)
     await strict.cancel()

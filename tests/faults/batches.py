@@ -36,7 +36,8 @@ async def recover(batch: BatchHandle) -> float:
     """Waits until another item is settled, which must be soon; answers after how many seconds."""
     since = time.monotonic()
     row = await batch.read()
-    if not row.closed:
+    # Every item may have been settled between two moments of the outage, and the batch not be closed yet.
+    if row.open:
         await reach(batch, row.total - row.open + 1, RECOVERY_SECONDS)
     return time.monotonic() - since
 
