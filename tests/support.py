@@ -123,7 +123,8 @@ async def create_database(stack: Stack, template: str) -> str:
     name = f"test_{uuid4().hex[:16]}"
     connection = await asyncpg.connect(stack.database_url)
     try:
-        await connection.execute(f'create database "{name}" template "{template}"')
+        # Copied as files: without fsync a third of the work of writing it all to the log.
+        await connection.execute(f'create database "{name}" template "{template}" strategy file_copy')
     finally:
         await connection.close()
     return f"{stack.database_url.rpartition('/')[0]}/{name}"
