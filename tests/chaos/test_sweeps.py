@@ -11,7 +11,7 @@ from tests.sweeping.random_run import run_at_random
 pytestmark = pytest.mark.chaos
 
 SEED = int(os.environ.get("FANOUT_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
-RUNS = 500
+RUNS = 125
 
 
 @pytest.mark.parametrize("number", range(RUNS))
