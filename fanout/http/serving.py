@@ -16,7 +16,7 @@ from fanout.errors import InvalidRequest, InvalidSetting
 from fanout.http.app import app
 from fanout.http.bodies import BodyLimits
 from fanout.http.guard import LOOPBACK, Rules
-from fanout.http.problems import RETRY_AFTER_SECONDS, Refusal, answer
+from fanout.http.problems import Refusal, answer
 from fanout.http.sessions import Sessions
 from fanout.settings import Settings
 
@@ -70,8 +70,8 @@ class Ending:
         except asyncio.CancelledError:
             if begun:
                 raise
-            later = {"Retry-After": str(RETRY_AFTER_SECONDS), "Connection": "close"}
-            refusal = Refusal(503, "shutting_down", "the server ends, and the request was not at its end", later)
+            detail = "the server ends, and the request was not at its end"
+            refusal = Refusal(503, "shutting_down", detail, {"Connection": "close"})
             await answer(refusal)(scope, receive, send)
 
 

@@ -16,7 +16,7 @@ from fanout.client.requests import Request as BatchRequest
 from fanout.errors import DuplicateItemKey, InvalidItem, InvalidRequest, KeyConflict, shorten
 from fanout.http.bodies import JSON, JSON_LINES, WHOLE_BYTES, ApiRequest, JsonLines, check_count
 from fanout.http.models import SubmitBody, SubmitQuery, SubmitSettings, Submitted
-from fanout.http.problems import RETRY_AFTER_SECONDS, Placed, Refusal
+from fanout.http.problems import Placed, Refusal
 from fanout.http.routes import ApiRoute, inlined, problems
 from fanout.http.service import Service, TheService
 
@@ -131,8 +131,7 @@ async def _turn(service: Service) -> AsyncIterator[None]:
         async with asyncio.timeout(TURN_SECONDS):
             await service.submits.acquire()
     except TimeoutError:
-        later = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        raise Refusal(503, "busy", f"no other submit has ended for {TURN_SECONDS:g} s", later) from None
+        raise Refusal(503, "busy", f"no other submit has ended for {TURN_SECONDS:g} s") from None
     try:
         yield
     finally:

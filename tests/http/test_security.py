@@ -6,7 +6,7 @@ from typing import Annotated
 
 import httpx
 import pytest
-from fastapi import Depends, FastAPI, Query
+from fastapi import Depends, FastAPI, HTTPException, Query
 from fastapi.security import APIKeyQuery
 
 from fanout.errors import InvalidSetting
@@ -56,6 +56,8 @@ async def test_a_browser_signs_in_once_and_out_for_good(fanout: Deployment) -> N
     async with guarded(fanout) as api:
         assert (await api.get("/session")).json() == {"needed": True, "signed_in": False}
         problem(await api.post("/session", json={"token": "wrong"}, headers=OURS), 401, "unauthorized")
+        found = problem(await api.post("/session", json={"token": TOKEN, "a/b~": 1}), 422, "invalid_request")
+        assert found["path"] == "/a~1b~0"
         problem(await api.post("/session", data={"token": TOKEN}), 415, "unsupported_media_type")
         problem(
             await api.post("/session", json={"token": TOKEN}, headers={"origin": "http://evil"}), 403, "wrong_origin"
@@ -184,3 +186,13 @@ def test_a_token_that_no_header_can_bring_is_refused_at_start(wrong: str) -> Non
     found = Settings.from_environment({"FANOUT_API_TOKEN": " a-~!\r\n"}).api_token
     assert found is not None
     assert found.get_secret_value() == "a-~!"
+async def test_a_status_that_only_an_app_around_knows_is_a_problem_too(fanout: Deployment) -> None:
+    async def refuse() -> None:
+        raise HTTPException(498, "no such token any more")
+
+    made = FastAPI()
+    made.include_router(router(fanout.client), dependencies=[Depends(refuse)])
+    async with caller(made) as api:
+        assert problem(await api.get("/batches"), 498, "status_498")["title"] == "Status 498"
+
+
