@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from fastapi.requests import Request
@@ -55,7 +56,7 @@ async def submit_batch(
         batch = await _submit(service, wanted)
     row = await batch.read()
     if batch.outcome is SubmitOutcome.STARTED:
-        response.headers["Location"] = f"{request.url.path}/{batch.batch_id}"
+        response.headers["Location"] = f"{quote(request.scope['path'])}/{batch.batch_id}"
     else:
         response.status_code = 200
     facts = {"workflow_id": row.workflow_id, "handler": row.handler, "key": row.key, "total": row.total}

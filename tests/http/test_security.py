@@ -140,11 +140,15 @@ async def test_a_preflight_allows_nothing(fanout: Deployment) -> None:
             problem(await api.options("/batches", headers=headers), 403, "wrong_origin")
 
 
-@pytest.mark.parametrize("prefix", ["", "/fanout/v1"])
-async def test_the_router_works_in_somebody_elses_app(fanout: Deployment, prefix: str) -> None:
+# The second is how a prefix with a parameter of that app's is asked for, whatever stands in it.
+PREFIXES = [("", ""), ("/fanout/v1", "/fanout/v1"), ("/of/{tenant}", "/of/%E6%97%A5%0D%0Ax")]
+
+
+@pytest.mark.parametrize(("mounted", "prefix"), PREFIXES)
+async def test_the_router_works_in_somebody_elses_app(fanout: Deployment, mounted: str, prefix: str) -> None:
     """Its problems are problems there too; who may call is that app's affair, with our dependency if it likes."""
     theirs = FastAPI()
-    theirs.include_router(router(lambda: fanout.client), prefix=prefix, dependencies=[Depends(bearer(TOKEN))])
+    theirs.include_router(router(lambda: fanout.client), prefix=mounted, dependencies=[Depends(bearer(TOKEN))])
     async with caller(theirs) as api:
         problem(await api.get(f"{prefix}/batches"), 401, "unauthorized")
         api.headers.update(BEARER)
@@ -183,13 +187,6 @@ async def test_what_an_app_around_takes_from_the_query_is_let_through(fanout: De
         problem(await api.get(f"{path}&tenant=a"), 422, "invalid_request")
 
 
-@pytest.mark.parametrize("wrong", ["a b", "é", "a\nb", " ", "a\x00", "\x7f"])
-def test_a_token_that_no_header_can_bring_is_refused_at_start(wrong: str) -> None:
-    with pytest.raises(InvalidSetting, match="FANOUT_API_TOKEN: takes visible ASCII"):
-        Settings.from_environment({"FANOUT_API_TOKEN": wrong})
-    found = Settings.from_environment({"FANOUT_API_TOKEN": " a-~!\r\n"}).api_token
-    assert found is not None
-    assert found.get_secret_value() == "a-~!"
 async def test_a_status_that_only_an_app_around_knows_is_a_problem_too(fanout: Deployment) -> None:
     async def refuse() -> None:
         raise HTTPException(498, "no such token any more")
@@ -200,3 +197,10 @@ async def test_a_status_that_only_an_app_around_knows_is_a_problem_too(fanout: D
         assert problem(await api.get("/batches"), 498, "status_498")["title"] == "Status 498"
 
 
+@pytest.mark.parametrize("wrong", ["a b", "é", "a\nb", " ", "a\x00", "\x7f"])
+def test_a_token_that_no_header_can_bring_is_refused_at_start(wrong: str) -> None:
+    with pytest.raises(InvalidSetting, match="FANOUT_API_TOKEN: takes visible ASCII"):
+        Settings.from_environment({"FANOUT_API_TOKEN": wrong})
+    found = Settings.from_environment({"FANOUT_API_TOKEN": " a-~!\r\n"}).api_token
+    assert found is not None
+    assert found.get_secret_value() == "a-~!"
