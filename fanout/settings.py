@@ -99,6 +99,9 @@ class Settings(BaseModel):
     metrics_address: str | None = Field(
         None,
         pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):\d{1,5}$",
+    http_min_bytes_per_second: int = Field(
+        1_000, ge=1, description="Least pace of a submit's body over HTTP, over half a minute; a slower one is refused."
+    )
         description="HOST:PORT at which a worker serves /metrics, /health and /ready. Defaults to none.",
     )
     ui_url: str | None = Field(

@@ -119,7 +119,7 @@ def make_server(
     token = settings.api_token
     sessions = None if token is None else Sessions(token.get_secret_value())
     rules = Rules(sessions, hosts=tuple(dict.fromkeys((*LOOPBACK, host.lower()))))
-    limits = BodyLimits(settings.http_max_body_bytes, settings.http_max_items)
+    limits = BodyLimits(settings.http_max_body_bytes, settings.http_max_items, settings.http_min_bytes_per_second)
     config = uvicorn.Config(
         Ending(app(client, limits, rules)),
         lifespan="off",

@@ -86,6 +86,7 @@ class _Wanted:
 async def _read(request: ApiRequest, service: Service, query: SubmitQuery) -> _Wanted:
     given = query.model_dump(exclude_none=True)
     payload_limit = service.client.settings.max_payload_bytes
+    request.bytes_per_second = service.limits.bytes_per_second
     if request.check_type(JSON, *JSON_LINES) == JSON:
         if given:
             raise InvalidRequest(f"{', '.join(given)} of a submit in JSON stands in its body, not in the query")
