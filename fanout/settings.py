@@ -73,7 +73,10 @@ class Settings(BaseModel):
         60, ge=1, le=86_400, description="How often the sweeper looks for batches that nobody works on."
     )
     stall_after_seconds: float = Field(
-        7_200, ge=1, description="After how long without progress a batch that runs is told to be slow, once."
+        7_200,
+        ge=1,
+        le=3_153_600_000,
+        description="After how long without progress a batch that runs is told to be slow, once.",
     )
     retention_days: float = Field(30, ge=0, le=36_500, description="After how many days a closed batch may be purged.")
     workflow_cache: int = Field(
@@ -177,8 +180,8 @@ def environment_without_servers() -> dict[str, str]:
 
 
 def hide_password(url: str) -> str:
-    """A database URL that may be printed."""
-    return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url)
+    """A database URL that may be printed, wherever in it a password stands."""
+    return re.sub(r"(password=)[^&\s]*", r"\1***", re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url))
 
 
 def traces_exporter() -> str | None:
