@@ -79,8 +79,10 @@ def listen(host: str, port: int, settings: Settings) -> list[socket.socket]:
     """Sockets on every address that `host` has; raises InvalidRequest where one is taken, or open to others unasked."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise InvalidRequest(f"--host {host!r} is no address of this machine: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:
+        # Of a name that cannot be one nobody is asked: that is an error of its encoding.
+        cause = getattr(error, "strerror", None) or error
+        raise InvalidRequest(f"--host {host!r} is no address of this machine: {cause}") from None
     addresses = sorted({(family, str(place[0])) for family, _, _, _, place in found})
     for _, address in addresses:
         if settings.api_token is None and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
