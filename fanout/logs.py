@@ -120,7 +120,8 @@ def _json(line: dict[str, Any]) -> str:
     try:
         return json.dumps(line, ensure_ascii=False, allow_nan=False, default=_shown)
     except (TypeError, ValueError, RecursionError):
-        return json.dumps({name: _shown(value) for name, value in line.items()}, ensure_ascii=False)
+        shown = {name: value if isinstance(value, int | None) else _shown(value) for name, value in line.items()}
+        return json.dumps(shown, ensure_ascii=False)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_a_field_that_json_cannot_hold_is_shown_as_text() -> None:
         nested = [nested]
     for field in (float("nan"), {"score": float("inf")}, {(1, 2): 3}, circle, nested):
         line = json.loads(JsonLines().format(record("fine", field=field, pages=3)), parse_constant=pytest.fail)
-        assert (line["message"], type(line["field"])) == ("fine", str)
+        assert (line["message"], type(line["field"]), line["pages"]) == ("fine", str, 3)
 
 
 def test_what_a_process_has_to_say_is_said_at_every_level(caplog: pytest.LogCaptureFixture) -> None:
