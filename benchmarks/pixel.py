@@ -1,7 +1,6 @@
 """`pixel`: how long after an item has settled the dashboard shows it, in a real browser."""
 
 import asyncio
-import shutil
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,10 +9,11 @@ from functools import partial
 from statistics import median, quantiles
 from uuid import UUID
 
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page
 
+from benchmarks.browser import browsing
 from benchmarks.result import Case, Limit, Measured, Options
-from benchmarks.rig import BenchmarkFailed, Rig, say
+from benchmarks.rig import Rig, say
 from fanout.http.serving import listen, make_server
 
 ITEMS = 1_000
@@ -97,20 +97,6 @@ async def serving(rig: Rig) -> AsyncIterator[str]:
     finally:
         server.should_exit = True
         await task
-
-
-@asynccontextmanager
-async def browsing() -> AsyncIterator[Page]:
-    """A page of the browser that is installed."""
-    program = shutil.which("chromium")
-    if program is None:
-        raise BenchmarkFailed("Debian's package chromium is missing")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        try:
-            yield await browser.new_page(locale="en-GB")
-        finally:
-            await browser.close()
 
 
 async def watch(rig: Rig, page: Page, address: str, items: int) -> Lateness:

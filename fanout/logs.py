@@ -89,7 +89,7 @@ class JsonLines(logging.Formatter):
             line["traceback"] = self.formatException(record.exc_info)
         # What JSON itself leaves as it is but ends a line for some readers is escaped afterwards: inside strings only,
         # since all else in the line is printable.
-        return printable(json.dumps(line, ensure_ascii=False, default=_shown))
+        return printable(_json(line))
 
 
 class TextLines(logging.Formatter):
@@ -113,6 +113,15 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     except Exception as error:
         return f"{record.msg!r:.1000} (its arguments do not fit: {type(error).__name__})"
+
+
+def _json(line: dict[str, Any]) -> str:
+    """JSON for any reader; where a handler's own fields have no such form, what can be shown of each."""
+    try:
+        return json.dumps(line, ensure_ascii=False, allow_nan=False, default=_shown)
+    except (TypeError, ValueError, RecursionError):
+        shown = {name: value if isinstance(value, int | None) else _shown(value) for name, value in line.items()}
+        return json.dumps(shown, ensure_ascii=False)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
@@ -148,10 +157,10 @@ class LogSetup:
         logging.basicConfig(level=self.level.upper(), handlers=[handler])
 
     def say(self, *lines: str) -> None:
-        """Tells whoever looks at stderr: lines of text, or records of the log where it is JSON."""
+        """Tells whoever looks at stderr, whatever the level: lines of text, or records of the log where it is JSON."""
         if self.format == "json":
             for line in lines:
-                log.info("%s", line)
+                log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, "%s", (line,), None))
         else:
             print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
 

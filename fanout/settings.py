@@ -73,7 +73,10 @@ class Settings(BaseModel):
         60, ge=1, le=86_400, description="How often the sweeper looks for batches that nobody works on."
     )
     stall_after_seconds: float = Field(
-        7_200, ge=1, description="After how long without progress a batch that runs is told to be slow, once."
+        7_200,
+        ge=1,
+        le=3_153_600_000,
+        description="After how long without progress a batch that runs is told to be slow, once.",
     )
     retention_days: float = Field(30, ge=0, le=36_500, description="After how many days a closed batch may be purged.")
     workflow_cache: int = Field(
@@ -96,6 +99,9 @@ class Settings(BaseModel):
         1_073_741_824, ge=1, description="Largest body of a submit over HTTP, as JSON Lines; as JSON 16 MiB at most."
     )
     http_max_items: int = Field(5_000_000, ge=1, le=2_147_483_647, description="Most items of one submit over HTTP.")
+    http_min_bytes_per_second: int = Field(
+        1_000, ge=1, description="Least pace of a submit's body over HTTP, over half a minute; a slower one is refused."
+    )
     metrics_address: str | None = Field(
         None,
         pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):\d{1,5}$",
@@ -163,19 +169,14 @@ class Settings(BaseModel):
             raise InvalidSetting(f"{PREFIX}{str(first['loc'][0]).upper()}", first["msg"]) from None
 
 
-def environment_without_servers() -> dict[str, str]:
-    """This process's environment without any setting that points at a real server, for a stack's children."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"FANOUT_DATABASE_URL", "FANOUT_LISTEN_URL", "FANOUT_UI_URL"}
-        and not name.startswith("TEMPORAL_")
-    }
+def process_environment() -> dict[str, str]:
+    """This process's environment, for its children."""
+    return dict(os.environ)
 
 
 def hide_password(url: str) -> str:
-    """A database URL that may be printed."""
-    return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url)
+    """A database URL that may be printed, wherever in it a password stands."""
+    return re.sub(r"(password=)[^&\s]*", r"\1***", re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url))
 
 
 def traces_exporter() -> str | None:

@@ -27,6 +27,7 @@ LONG = (
     "healing",
     "metrics",
     "poison",
+    "random",
     "temporal_outages",
     "transactions",
     "workflows",

@@ -156,6 +156,7 @@ async def test_a_wrong_call_stores_nothing_and_is_named(fanout: Deployment, tmp_
         "matches no file": ("submit", "test.echo", "--glob", str(tmp_path / "*.pdf")),
         "cannot be read": ("submit", "test.echo", "--items", str(tmp_path / "missing"), "--allow-unknown"),
         "exactly one of --items, --glob and --sql": ("submit", "test.echo"),
+        "--glob is given more than once": ("submit", "test.echo", "--glob", one, "--key", "x", "--glob", other),
         "handler's name": ("submit", "Test Echo", "--items", one),
         "not UTF-8": ("submit", "test.echo", "--items", one, "--key", "\udcff"),
     }

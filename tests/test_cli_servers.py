@@ -1,14 +1,17 @@
 """The commands that make servers ready, run them, or need none; and what a terminal shows."""
 
 import asyncio
+import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,7 +19,10 @@ from uuid import uuid4
 import asyncpg
 import httpx
 import pytest
+from rich.console import Console
 
+from fanout import Status
+from fanout.cli.board import Board
 from fanout.devstack import Stack
 from fanout.store import SCHEMA_VERSION
 from tests.support import ROOT, Deployment, eventually
@@ -213,3 +219,22 @@ async def test_a_terminal_shows_a_bar_and_the_newest_failures(fanout: Deployment
     assert "hopeless: item key 2 cannot work" in shown
     assert "completed with failures" in shown
     assert "\x1b[2J" not in shown
+
+
+def test_the_rate_on_a_terminal_takes_no_cancelled_item_for_work() -> None:
+    now = 0.0
+    shown = io.StringIO()
+    # Not `COLUMNS` and the like: whatever runs the tests may have them.
+    console = Console(file=shown, force_terminal=True, width=120, get_time=lambda: now, _environ={})
+    batch = dict.fromkeys(Status.model_fields) | {
+        **{"batch_id": uuid4(), "workflow_id": "w", "handler": "h", "key": "k", "status": "cancelling", "epoch": 1},
+        **{"created_at": datetime.now(UTC), "total": 1_000, "processing": 0, "workers": 1, "duplicates": 0},
+    }
+    with Board(console) as board:
+        for completed, failed, cancelled in ((0, 0, 0), (4, 1, 0), (8, 2, 0), (8, 2, 990)):
+            counts = {"completed": completed, "failed": failed, "cancelled": cancelled}
+            board.update(Status(**{**batch, **counts, "pending": 1_000 - sum(counts.values())}), [])
+            now += 1
+    assert "5.0/s" in shown.getvalue()
+    assert "1000/1000" in shown.getvalue()
+    assert set(re.findall(r"[\d.,]+(?=/s)", shown.getvalue())) == {"5.0"}

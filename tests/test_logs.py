@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fanout.logs import JsonLines, TextLines, about
+from fanout.logs import JsonLines, LogSetup, TextLines, about
 from tests.handlers.talkative import FORGED
 from tests.support import Deployment, WorkerProcess
 
@@ -52,6 +52,24 @@ def test_what_cannot_be_shown_costs_no_line(formatter: logging.Formatter) -> Non
     assert "arguments do not fit" in formatter.format(record("%d pages", "no number"))
     assert "ZeroDivisionError" in formatter.format(record("fine", item_key=Unshowable()))
     assert formatter.format(record("%s", Unshowable())).isprintable()
+
+
+def test_a_field_that_json_cannot_hold_is_shown_as_text() -> None:
+    circle: dict[str, Any] = {}
+    circle["again"] = circle
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    for field in (float("nan"), {"score": float("inf")}, {(1, 2): 3}, circle, nested):
+        line = json.loads(JsonLines().format(record("fine", field=field, pages=3)), parse_constant=pytest.fail)
+        assert (line["message"], type(line["field"]), line["pages"]) == ("fine", str, 3)
+
+
+def test_what_a_process_has_to_say_is_said_at_every_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "fanout")
+    caplog.handler.setLevel(logging.NOTSET)
+    LogSetup("error", "json").say("worker.py: FANOUT_HANDLERS: no such module", "and more")
+    assert caplog.messages == ["worker.py: FANOUT_HANDLERS: no such module", "and more"]
 
 
 def test_a_traceback_cannot_forge_lines_either() -> None:

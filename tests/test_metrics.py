@@ -3,6 +3,8 @@
 import asyncio
 import re
 import signal
+import socket
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -11,7 +13,8 @@ import pytest
 
 from fanout.devstack.ports import free_ports
 from fanout.errors import InvalidSetting
-from fanout.metrics import METRICS, exposition
+from fanout.metrics import METRICS, endpoint, exposition
+from fanout.metrics.endpoint import Answer, Endpoint
 from fanout.metrics.exposition import MOST_HANDLERS, OTHER, measure, render
 from fanout.metrics.meters import SdkMeters
 from fanout.metrics.runtime import ProcessRuntime
@@ -160,6 +163,30 @@ async def check_that_junk_harms_nobody(place: str) -> None:
     await eventually(answers)
 
 
+async def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of the answer is still to be sent: else each such peer would keep a connection for ever."""
+    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 0.5)
+
+    async def long() -> Answer:
+        return Answer("x" * 20_000_000)
+
+    async with Endpoint({"/": long}).listening("127.0.0.1", 0, "FANOUT_METRICS_ADDRESS") as port:
+        with socket.socket() as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            peer.connect(("127.0.0.1", port))
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            for wanted in (1, 0):
+                await eventually(lambda: holds(port, wanted))  # noqa: B023
+
+
+async def holds(port: int, connections: int) -> bool:
+    """Whether somebody here has so many connections open that came in at the port."""
+    table = await asyncio.to_thread(Path("/proc/net/tcp").read_text)
+    found = [line.split() for line in table.splitlines()[1:]]
+    ours = [fields for fields in found if fields[1].endswith(f":{port:04X}") and fields[3] != "0A"]
+    return sum(fields[9] != "0" for fields in ours) == connections
+
+
 async def test_lost_executions_and_stale_writes_are_counted(fanout: Deployment) -> None:
     """A frozen worker's item is taken over; what the frozen one writes once it is back is refused."""
     first_place, second_place = address(), address()
@@ -183,6 +210,12 @@ async def test_lost_executions_and_stale_writes_are_counted(fanout: Deployment) 
         return stale == {labels(handler="test.frozen"): 1}
 
     await eventually(refused)
+
+
+async def test_a_name_that_none_can_be_is_refused_by_the_settings_name() -> None:
+    with pytest.raises(InvalidSetting, match=r"FANOUT_METRICS_ADDRESS: nothing can listen on no\.\.host:1"):
+        async with Endpoint({}).listening("no..host", 1, "FANOUT_METRICS_ADDRESS"):
+            raise AssertionError("it listens")
 
 
 async def test_an_address_that_is_taken_ends_the_worker_by_name(fanout: Deployment) -> None:

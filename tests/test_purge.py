@@ -11,7 +11,9 @@ import pytest
 from fanout import BatchHandle
 from fanout.client.purging import Purging
 from fanout.errors import BatchOpen, BatchPurged, KeyBusy, KeyConflict
+from fanout.http import app
 from fanout.store import purges
+from tests.http.support import caller, problem
 from tests.ledger import closed
 from tests.support import Deployment
 
@@ -85,6 +87,11 @@ async def test_old_batches_go_and_their_keys_and_statuses_are_remembered(fanout:
         with pytest.raises(BatchPurged):
             await call
     assert fanout.run("verify", "test.echo/k").returncode == 2
+    async with caller(app(fanout.client)) as api:
+        path = f"/batches/{old.batch_id}"
+        assert (await api.get(path)).json()["purged_at"] is not None
+        for asked in ("items", "items?prefix=0", "items?key=0", "failures", "timeline"):
+            problem(await api.get(f"{path}/{asked}"), 422, "batch_purged")
     fresh = await submit(fanout, 7, dedup="open")
     assert (fresh.outcome, (await closed(fresh)).completed) == ("started", 1)
     for batch in (young, waits, fresh):

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from fanout.cli.batches import item, list_batches, status, verify
 from fanout.cli.demo import demo
@@ -65,6 +66,23 @@ BATCH is a batch id, or HANDLER/KEY for that key's newest batch.
 _EVERYWHERE = tuple(field.name for field in fields(GlobalOptions))
 
 
+class OnceEach(TyperCommand):
+    """A command that refuses a value given twice: the parser takes the last one, and drops the other without a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As the parser does, with that refusal."""
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        for option in given:
+            if (
+                isinstance(option, TyperOption)
+                and not option.multiple
+                and not option.is_flag
+                and given.count(option) > 1
+            ):
+                ctx.fail(f"{option.opts[0]} is given more than once")
+        return super().parse_args(ctx, args)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs the command that `arguments` name, and answers its exit code."""
     try:
@@ -91,7 +109,7 @@ def build() -> typer.Typer:
             groups[group] = typer.Typer(no_args_is_help=True, help=GROUPS[group], rich_markup_mode="markdown")
             app.add_typer(groups[group], name=group)
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
-        groups[group].command(name, help=inspect.getdoc(command))(_with_signature(_runner(command), own))
+        groups[group].command(name, cls=OnceEach, help=inspect.getdoc(command))(_with_signature(_runner(command), own))
     return app
 
 

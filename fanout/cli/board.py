@@ -46,10 +46,10 @@ class Lines:
 
 
 class _Rate(ProgressColumn):
-    """Items a second."""
+    """Items that were worked off a second; those that are cancelled are no work."""
 
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
+        speed = task.fields["worked"].speed
         return Text("" if speed is None else f"{speed:,.1f}/s", style="dim")
 
 
@@ -71,7 +71,8 @@ class Board:
             console=console,
             expand=True,
         )
-        self._task = self._progress.add_task("", total=None)
+        self._worked = self._progress.add_task("", total=None, visible=False)
+        self._task = self._progress.add_task("", total=None, worked=self._progress.tasks[self._worked])
         self._live = Live(console=console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -89,6 +90,7 @@ class Board:
         """Shows this status, and these failures below the earlier ones."""
         self._failures.extend(failures)
         total = max(1, status.total)
+        self._progress.update(self._worked, completed=status.completed + status.failed)
         self._progress.update(
             self._task, description=status.handler, total=total, completed=status.settled if status.total else 1
         )

@@ -12,7 +12,7 @@ from fanout.devstack import Stack
 from fanout.devstack.children import tied_to_this_process
 from fanout.devstack.logs import open_log, tail
 from fanout.errors import InvalidRequest
-from fanout.settings import environment_without_servers
+from fanout.settings import process_environment
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -32,7 +32,7 @@ class StackChild:
         if not script.is_file():
             raise InvalidRequest(f"this command needs the repository: {self.script} does not come with the package")
         self._log = log
-        environment = {**stack.environment(environment_without_servers()), "FANOUT_HOME": str(stack.home), **settings}
+        environment = {**stack.environment(process_environment()), "FANOUT_HOME": str(stack.home), **settings}
         with _output(log) as output:
             self._log_start = output.tell() if output is not None and log is not None else 0
             self._process = subprocess.Popen(

@@ -52,10 +52,12 @@ class BatchHandle:
             raise UnknownBatch(str(self.batch_id))
         return batch
 
-    async def check_rows(self) -> None:
-        """Raises UnknownBatch, or BatchPurged where its items and results are gone."""
-        if (await self.read()).purged_at is not None:
+    async def check_rows(self) -> BatchRow:
+        """The batch's row; raises UnknownBatch, or BatchPurged where its items and results are gone."""
+        batch = await self.read()
+        if batch.purged_at is not None:
             raise BatchPurged(self.batch_id)
+        return batch
 
     async def start(self) -> None:
         """Starts the workflow of a batch that was submitted on a connection of the caller's, once that has committed.

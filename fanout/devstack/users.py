@@ -11,7 +11,7 @@ from fanout.devstack.logs import open_log, tail
 from fanout.devstack.programs import Programs, find_programs
 from fanout.devstack.stack import Stack, without_servers
 from fanout.errors import StackFailed
-from fanout.settings import Settings, environment_without_servers
+from fanout.settings import Settings, process_environment
 
 # Longer than the supervisor takes to give up.
 _START_SECONDS = 180
@@ -66,7 +66,7 @@ def _start(home: Path, programs: Programs) -> Stack:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=without_servers(environment_without_servers()),
+            env=without_servers(process_environment()),
             start_new_session=True,
             check=False,
         )

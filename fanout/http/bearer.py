@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from fanout.http.problems import Refusal
+from fanout.http.problems import unauthorized
 from fanout.http.sessions import Sessions
 
 _SCHEME = HTTPBearer(auto_error=False, description="The API's token.")
@@ -22,7 +22,6 @@ def bearer(token: str) -> Callable[..., Awaitable[None]]:
 
     async def check(credentials: Credentials) -> None:
         if credentials is None or not sessions.knows(credentials.credentials):
-            header = {"WWW-Authenticate": "Bearer"}
-            raise Refusal(401, "unauthorized", "the header Authorization with the API's token is needed", header)
+            raise unauthorized()
 
     return check

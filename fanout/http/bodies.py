@@ -1,6 +1,7 @@
 """Bodies of requests: read within limits of size and time, and by the one JSON rule of the product."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ SMALL_BYTES = 65_536
 WHOLE_BYTES = 16 * 1_048_576
 """The largest submit that is read whole, as JSON; as JSON Lines it is read a line at a time."""
 SILENCE_SECONDS = 30.0
-"""How long a sender may pause: a submit has its key locked meanwhile."""
+"""How long a sender may pause: a submit has its key locked meanwhile, and one of few turns."""
+BYTES_PER_SECOND = 1_000
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 32 * 1_048_576
 # A decoder of less than this holds the loop up for less than anybody notices.
@@ -36,12 +38,15 @@ class BodyLimits:
 
     body_bytes: int = 1_073_741_824
     items: int = 5_000_000
+    bytes_per_second: int = BYTES_PER_SECOND
+    """The least pace of a body that is waited for."""
 
 
 class ApiRequest(Request):
     """A request whose body is read by our rules, whoever reads it."""
 
     limit_bytes = SMALL_BYTES
+    bytes_per_second = BYTES_PER_SECOND
 
     async def body(self) -> bytes:
         """The whole body; raises Refusal beyond `limit_bytes`, or where it is not JSON by its headers."""
@@ -79,24 +84,33 @@ class ApiRequest(Request):
         return named
 
     async def pieces(self, limit: int) -> AsyncIterator[bytes]:
-        """The body as it comes; raises Refusal beyond `limit` bytes, and where nothing comes for a while."""
+        """The body as it comes; raises Refusal beyond `limit` bytes, and for a sender that is silent or slow.
+
+        What we ourselves take between two pieces is not counted against the sender.
+        """
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
             raise _too_large(limit)
         size = 0
+        patience = SILENCE_SECONDS
         stream = self.stream()
-        while (piece := await self._next(stream)) is not None:
+        asked = time.monotonic()
+        while (piece := await self._next(stream, patience)) is not None:
+            # Waiting uses patience up, and what comes gives it back: never more than for one silence.
+            patience += len(piece) / self.bytes_per_second - (time.monotonic() - asked)
+            patience = min(SILENCE_SECONDS, patience)
             size += len(piece)
             if size > limit:
                 raise _too_large(limit)
             yield piece
+            asked = time.monotonic()
 
-    async def _next(self, stream: AsyncIterator[bytes]) -> bytes | None:
+    async def _next(self, stream: AsyncIterator[bytes], patience: float) -> bytes | None:
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(patience):
                 return await anext(stream, None)
         except TimeoutError:
-            detail = f"nothing of the body came for {SILENCE_SECONDS:g} s"
+            detail = f"for {SILENCE_SECONDS:g} s less than {self.bytes_per_second:,} bytes of the body came a second"
             raise Refusal(408, "body_timeout", detail, {"Connection": "close"}) from None
 
     async def linger(self) -> None:

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from fanout.http.problems import Refusal
@@ -23,8 +23,8 @@ def read_time_and_id(cursor: str | None) -> tuple[datetime, UUID] | None:
         found = datetime.fromisoformat(str(at))
         if found.tzinfo is None:
             raise ValueError
-        return found, UUID(str(batch_id))
-    except ValueError:
+        return found.astimezone(UTC), UUID(str(batch_id))
+    except (ValueError, OverflowError):
         raise _refused() from None
 
 

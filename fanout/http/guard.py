@@ -1,15 +1,13 @@
 """What stands before every endpoint of a server of ours: who may ask, and from which page."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from fastapi.requests import Request
 from fastapi.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fanout.http.problems import Refusal, answer
+from fanout.http.problems import Refusal, answer, unauthorized
 from fanout.http.sessions import COOKIE, Sessions
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -57,9 +55,8 @@ class Rules:
 def _check_caller(sessions: Sessions, request: Request, origin: str | None) -> None:
     if sessions.allows(request.headers.get("authorization", "")):
         return
-    if not sessions.holds(session_in(request.headers)):
-        header = {"WWW-Authenticate": "Bearer"}
-        raise Refusal(401, "unauthorized", "the header Authorization with the API's token is needed", header)
+    if not sessions.holds(session_in(request)):
+        raise unauthorized()
     if origin is None and request.method not in SAFE_METHODS:
         # Browsers send it with everything that changes something.
         raise Refusal(403, "wrong_origin", "with a session, a request that changes something names its Origin")
@@ -72,13 +69,9 @@ def _name(host: str) -> str:
         return ""
 
 
-def session_in(headers: Mapping[str, str]) -> str:
-    """The session's cookie among a request's headers, or nothing."""
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def session_in(request: Request) -> str:
+    """The session's cookie of a request, or nothing; whatever other servers of this host have set beside it."""
+    return request.cookies.get(COOKIE, "")
 
 
 class Guard:

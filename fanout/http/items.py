@@ -98,7 +98,7 @@ def _page(found: Sequence[PageRow], following: str | None) -> RowPage:
 
 
 async def _page_by_seq(client: FanoutClient, batch: BatchHandle, lo: int, wanted: Wanted, limit: int) -> RowPage:
-    total = (await batch.read()).total
+    total = (await batch.check_rows()).total
     give_up = time.monotonic() + SEARCH_SECONDS
     found: list[PageRow] = []
     while lo < total and len(found) <= limit:
@@ -115,6 +115,7 @@ async def _page_by_seq(client: FanoutClient, batch: BatchHandle, lo: int, wanted
 async def _page_by_key(
     client: FanoutClient, batch: BatchHandle, prefix: str, after: str, wanted: Wanted, limit: int
 ) -> RowPage:
+    await batch.check_rows()
     browsing = client.store.browsing
     give_up = time.monotonic() + SEARCH_SECONDS
     found: list[PageRow] = []

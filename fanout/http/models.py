@@ -94,8 +94,6 @@ class Submitted(Answer):
 class Retried(Answer):
     """What a retry came to: the batch's epoch after it, and how many items it reopened."""
 
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
     batch_id: UUID
     epoch: int
     reopened: int
@@ -103,8 +101,6 @@ class Retried(Answer):
 
 class Row(Answer):
     """One item with its result or its error."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     seq: int
     item_key: str

@@ -12,7 +12,7 @@ from fanout.client import FanoutClient
 from fanout.http.models import Answer
 from fanout.http.problems import Refusal
 from fanout.http.routes import AnyQueryRoute
-from fanout.http.service import ClientSource
+from fanout.http.service import ClientSource, connected
 
 FOLDER = "dashboard"
 TYPES = {
@@ -86,7 +86,7 @@ def dashboard(client: ClientSource) -> APIRouter:
 
     @made.get("/about", response_model=About)
     async def show_about() -> About:
-        return About(workflows_url=_workflows_url(client if isinstance(client, FanoutClient) else client()))
+        return About(workflows_url=_workflows_url(connected(client)))
 
     return made
 

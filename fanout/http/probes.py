@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 from fanout.client import FanoutClient
 from fanout.errors import SchemaMismatch
 from fanout.http.models import Health, Readiness
-from fanout.http.problems import RETRY_AFTER_SECONDS, Refusal
+from fanout.http.problems import Refusal
 from fanout.http.routes import AnyQueryRoute, problems
 from fanout.http.service import TheClient
 from fanout.metrics import CONTENT_TYPE, exposition
@@ -38,8 +38,7 @@ async def show_readiness(client: TheClient) -> Readiness:
     wrong = [found for found in await asyncio.gather(_check_database(client), _check_temporal(client)) if found]
     if wrong:
         detail = "; ".join(f"{what} (chosen by {setting})" for what, setting in wrong)
-        later = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        raise Refusal(503, "not_ready", detail, later, setting=wrong[0][1])
+        raise Refusal(503, "not_ready", detail, setting=wrong[0][1])
     return Readiness()
 
 

@@ -1,8 +1,8 @@
 """One shape for everything that goes wrong: RFC 9457 problem JSON."""
 
 import logging
-from collections.abc import Mapping
-from http import HTTPStatus
+from collections.abc import Mapping, Sequence
+from http.client import responses
 from typing import Any
 from uuid import UUID
 
@@ -33,7 +33,6 @@ from fanout.store import OUTAGE
 log = logging.getLogger("fanout.http")
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER_SECONDS = 5
 DETAIL_CHARACTERS = 2_000
 # The first that fits counts.
 _STATUSES: tuple[tuple[type[FanoutError], int], ...] = (
@@ -47,7 +46,8 @@ _STATUSES: tuple[tuple[type[FanoutError], int], ...] = (
     (OversizedItem, 413),
     (InvalidRequest, 422),
 )
-_LATER = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+_LATER = {"Retry-After": "5"}
+"""Of every 503, and of a key that is busy."""
 
 
 class ProblemItem(BaseModel):
@@ -90,6 +90,12 @@ class Refusal(HTTPException):
         self.facts = facts
 
 
+def unauthorized() -> Refusal:
+    """What somebody is told who brings neither token nor session."""
+    header = {"WWW-Authenticate": "Bearer"}
+    return Refusal(401, "unauthorized", "the header Authorization with the API's token is needed", header)
+
+
 class Placed(Exception):
     """An error of the product, and where in the request its cause stands."""
 
@@ -102,8 +108,10 @@ class Placed(Exception):
 def answer(error: Exception) -> Response:
     """The problem that an exception is told as; what nobody foresaw is logged with its traceback."""
     status, code, detail, headers, facts = _told(error)
+    if status == 503 or code == KeyBusy.code:
+        headers = {**_LATER, **headers}
     problem = Problem(
-        title=HTTPStatus(status).phrase,
+        title=_phrase(status),
         status=status,
         code=code,
         detail=shorten(detail, DETAIL_CHARACTERS),
@@ -134,9 +142,9 @@ def _told(error: Exception) -> Told:
 def _of_surroundings(error: Exception) -> Told:
     match error:
         case RPCError():
-            return 503, ServerUnreachable.code, f"Temporal does not answer: {error.status.name}", _LATER, {}
+            return 503, ServerUnreachable.code, f"Temporal does not answer: {error.status.name}", {}, {}
         case _ if isinstance(error, OUTAGE):
-            return 503, ServerUnreachable.code, f"PostgreSQL does not answer: {type(error).__name__}", _LATER, {}
+            return 503, ServerUnreachable.code, f"PostgreSQL does not answer: {type(error).__name__}", {}, {}
         case ClientDisconnect():
             # Nobody is there to read it.
             return 400, "disconnected", "the body ended before its time", {}, {}
@@ -145,23 +153,32 @@ def _of_surroundings(error: Exception) -> Told:
 
 
 def _of_framework(error: AnyHTTPException) -> Told:
-    code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+    code = _phrase(error.status_code).lower().replace(" ", "_")
     return error.status_code, code, str(error.detail), error.headers or {}, {}
+
+
+def _phrase(status: int) -> str:
+    """A status in words; that of an app around us may be none that has any."""
+    return responses.get(status, f"Status {status}")
 
 
 def _of_validation(error: RequestValidationError) -> Told:
     first = error.errors()[0]
     place, *names = first["loc"]
-    path = "/" + "/".join(map(str, names)) if place == "body" else f"?{'.'.join(map(str, names))}"
+    path = _pointer(names) if place == "body" else f"?{'.'.join(map(str, names))}"
     return 422, InvalidRequest.code, f"{path}: {first['msg']}", {}, {"path": path}
+
+
+def _pointer(names: Sequence[str | int]) -> str:
+    """A JSON Pointer, of names that may be anybody's and of any length."""
+    return "/" + "/".join(shorten(str(name).replace("~", "~0").replace("/", "~1")) for name in names)
 
 
 def _of_product(error: FanoutError) -> Told:
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     if status == 500:
         log.error("a request failed", exc_info=error)
-    headers = _LATER if status == 503 or isinstance(error, KeyBusy) else {}
-    return status, error.code, str(error), headers, _facts(error)
+    return status, error.code, str(error), {}, _facts(error)
 
 
 def _facts(error: FanoutError) -> dict[str, Any]:

@@ -17,6 +17,11 @@ SUBMITS_AT_ONCE = 5
 ClientSource = FanoutClient | Callable[[], FanoutClient]
 
 
+def connected(source: ClientSource) -> FanoutClient:
+    """The client itself, or what the function gives now that it is needed."""
+    return source if isinstance(source, FanoutClient) else source()
+
+
 @dataclass
 class Service:
     """One per router; `source` is the client, or what gives it once requests come."""
@@ -28,7 +33,7 @@ class Service:
     @property
     def client(self) -> FanoutClient:
         """The client."""
-        return self.source if isinstance(self.source, FanoutClient) else self.source()
+        return connected(self.source)
 
     async def provide(self, request: Request) -> None:
         """Lets the endpoints of this router find this service."""

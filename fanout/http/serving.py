@@ -16,7 +16,7 @@ from fanout.errors import InvalidRequest, InvalidSetting
 from fanout.http.app import app
 from fanout.http.bodies import BodyLimits
 from fanout.http.guard import LOOPBACK, Rules
-from fanout.http.problems import RETRY_AFTER_SECONDS, Refusal, answer
+from fanout.http.problems import Refusal, answer
 from fanout.http.sessions import Sessions
 from fanout.settings import Settings
 
@@ -70,8 +70,8 @@ class Ending:
         except asyncio.CancelledError:
             if begun:
                 raise
-            later = {"Retry-After": str(RETRY_AFTER_SECONDS), "Connection": "close"}
-            refusal = Refusal(503, "shutting_down", "the server ends, and the request was not at its end", later)
+            detail = "the server ends, and the request was not at its end"
+            refusal = Refusal(503, "shutting_down", detail, {"Connection": "close"})
             await answer(refusal)(scope, receive, send)
 
 
@@ -79,8 +79,10 @@ def listen(host: str, port: int, settings: Settings) -> list[socket.socket]:
     """Sockets on every address that `host` has; raises InvalidRequest where one is taken, or open to others unasked."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise InvalidRequest(f"--host {host!r} is no address of this machine: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:
+        # Of a name that cannot be one nobody is asked: that is an error of its encoding.
+        cause = getattr(error, "strerror", None) or error
+        raise InvalidRequest(f"--host {host!r} is no address of this machine: {cause}") from None
     addresses = sorted({(family, str(place[0])) for family, _, _, _, place in found})
     for _, address in addresses:
         if settings.api_token is None and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
@@ -119,7 +121,7 @@ def make_server(
     token = settings.api_token
     sessions = None if token is None else Sessions(token.get_secret_value())
     rules = Rules(sessions, hosts=tuple(dict.fromkeys((*LOOPBACK, host.lower()))))
-    limits = BodyLimits(settings.http_max_body_bytes, settings.http_max_items)
+    limits = BodyLimits(settings.http_max_body_bytes, settings.http_max_items, settings.http_min_bytes_per_second)
     config = uvicorn.Config(
         Ending(app(client, limits, rules)),
         lifespan="off",

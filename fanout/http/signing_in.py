@@ -32,7 +32,7 @@ def routes(sessions: Sessions | None) -> APIRouter:
     async def show_session(request: Request) -> SessionState:
         """Whether to ask for the token."""
         needed = sessions is not None
-        return SessionState(needed=needed, signed_in=sessions is None or sessions.holds(session_in(request.headers)))
+        return SessionState(needed=needed, signed_in=sessions is None or sessions.holds(session_in(request)))
 
     @made.post("/session", response_model=SessionState, responses=problems(401, 413, 415))
     async def begin_session(request: Request, response: Response, body: Token) -> SessionState:
@@ -47,7 +47,7 @@ def routes(sessions: Sessions | None) -> APIRouter:
     async def end_session(request: Request, response: Response) -> SessionState:
         """Signs out; the cookie is worth nothing from here on."""
         if sessions is not None:
-            sessions.end(session_in(request.headers))
+            sessions.end(session_in(request))
         _set(response, request, "", 0)
         return SessionState(needed=sessions is not None, signed_in=sessions is None)
 

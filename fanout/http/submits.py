@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from fastapi.requests import Request
@@ -16,7 +17,7 @@ from fanout.client.requests import Request as BatchRequest
 from fanout.errors import DuplicateItemKey, InvalidItem, InvalidRequest, KeyConflict, shorten
 from fanout.http.bodies import JSON, JSON_LINES, WHOLE_BYTES, ApiRequest, JsonLines, check_count
 from fanout.http.models import SubmitBody, SubmitQuery, SubmitSettings, Submitted
-from fanout.http.problems import RETRY_AFTER_SECONDS, Placed, Refusal
+from fanout.http.problems import Placed, Refusal
 from fanout.http.routes import ApiRoute, inlined, problems
 from fanout.http.service import Service, TheService
 
@@ -55,7 +56,7 @@ async def submit_batch(
         batch = await _submit(service, wanted)
     row = await batch.read()
     if batch.outcome is SubmitOutcome.STARTED:
-        response.headers["Location"] = f"{request.url.path}/{batch.batch_id}"
+        response.headers["Location"] = f"{quote(request.scope['path'])}/{batch.batch_id}"
     else:
         response.status_code = 200
     facts = {"workflow_id": row.workflow_id, "handler": row.handler, "key": row.key, "total": row.total}
@@ -85,6 +86,7 @@ class _Wanted:
 async def _read(request: ApiRequest, service: Service, query: SubmitQuery) -> _Wanted:
     given = query.model_dump(exclude_none=True)
     payload_limit = service.client.settings.max_payload_bytes
+    request.bytes_per_second = service.limits.bytes_per_second
     if request.check_type(JSON, *JSON_LINES) == JSON:
         if given:
             raise InvalidRequest(f"{', '.join(given)} of a submit in JSON stands in its body, not in the query")
@@ -131,8 +133,7 @@ async def _turn(service: Service) -> AsyncIterator[None]:
         async with asyncio.timeout(TURN_SECONDS):
             await service.submits.acquire()
     except TimeoutError:
-        later = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        raise Refusal(503, "busy", f"no other submit has ended for {TURN_SECONDS:g} s", later) from None
+        raise Refusal(503, "busy", f"no other submit has ended for {TURN_SECONDS:g} s") from None
     try:
         yield
     finally:

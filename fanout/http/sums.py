@@ -23,7 +23,7 @@ SHORTEST_TIME = timedelta(seconds=1)
 @routes.get("/batches/{batch}/failures", response_model=Failures, responses=problems(404))
 async def sum_failures(batch: TheBatch, client: TheClient) -> Failures:
     """The failed items by code and type, with one example of each; estimated where a big batch has many."""
-    row = await batch.read()
+    row = await batch.check_rows()
     found, estimated = await _failures(client, row) if row.failed else ([], False)
     found = sorted(found, key=lambda group: (-group.found, group.code, group.type))
     shown = found[:GROUPS_SHOWN]
@@ -63,7 +63,7 @@ async def show_timeline(
     batch: TheBatch, client: TheClient, spans: Annotated[int, Query(ge=1, le=MOST_SPANS)] = SPANS
 ) -> Timeline:
     """When items settled, in equal spans of time; estimated from a sample of a big batch."""
-    row = await batch.read()
+    row = await batch.check_rows()
     begin = row.started_at or row.created_at
     end = max(row.closed_at or datetime.now(UTC), begin + SHORTEST_TIME)
     found = await client.store.browsing.sample_settles(row.id, row.total, begin, end, spans)

@@ -50,7 +50,7 @@ class View:
 class Trouble:
     """Why there is no newer view, and since when."""
 
-    error: BaseException
+    error: Exception
     since: float
 
     @property
@@ -136,7 +136,7 @@ class Feed:
             raise self.trouble.error
 
     def _is_stale(self) -> bool:
-        return self.trouble is not None and self.trouble.seconds > STALE_SECONDS
+        return self.trouble is not None and self.trouble.seconds >= STALE_SECONDS
 
     async def _events(self, after: int, head: int, patience: float | None) -> AsyncGenerator[Message, None]:
         """The events in (after, head]: from those that all share, before that from the table."""
@@ -167,27 +167,30 @@ class Feed:
         while not self.over:
             self._changed.clear()
             began = time.monotonic()
-            pause, news = AGAIN_SECONDS, True
+            pause = AGAIN_SECONDS
+            # A database that hangs raises nothing for long.
+            late = asyncio.get_running_loop().call_later(STALE_SECONDS, self._note_trouble, TimeoutError(), began)
             try:
-                news = await self._read() or self.trouble is not None
-                self.trouble = None
+                if await self._read() or self.trouble is not None:
+                    self.trouble = None
+                    self._wake()
                 pause = (time.monotonic() - began) * PAUSES_PER_READ
-            except OUTAGE as error:
-                self._note_trouble(error, began)
             except Exception as error:
                 # Readers of one batch must not lose it by whatever went wrong once.
-                log.exception("batch %s could not be read", self.batch_id)
                 self._note_trouble(error, began)
-            if news:
-                self._wake()
+            finally:
+                late.cancel()
             await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(LEAST_PAUSE_SECONDS, pause)))
             if self.trouble is None:
                 await self._changed.wait()
 
-    def _note_trouble(self, error: BaseException, began: float) -> None:
-        if self.trouble is None:
-            log.warning("batch %s cannot be read: %s; its readers wait", self.batch_id, type(error).__name__)
+    def _note_trouble(self, error: Exception, began: float) -> None:
+        if self.trouble is None or type(self.trouble.error) is not type(error):
+            fault = None if isinstance(error, OUTAGE) else error
+            kind = type(error).__name__
+            log.warning("batch %s cannot be read: %s; its readers wait", self.batch_id, kind, exc_info=fault)
         self.trouble = Trouble(error, self.trouble.since if self.trouble else began)
+        self._wake()
 
     async def _read(self) -> bool:
         """Reads the batch; says whether anything is new.

@@ -40,7 +40,7 @@ class Endpoint:
         """Listens for the block, and tells the port; raises InvalidSetting, naming `setting`, where it cannot."""
         try:
             server = await asyncio.start_server(self._accept, host, port, limit=REQUEST_BYTES)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             cause = getattr(error, "strerror", None) or error
             raise InvalidSetting(setting, f"nothing can listen on {host}:{port}: {cause}") from None
         try:
@@ -68,10 +68,12 @@ class Endpoint:
                     f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
                 )
                 writer.write(head.encode() + (body if with_body else b""))
+                # To the last byte: what was left of it would keep the connection for a peer that does not read.
+                writer.transport.set_write_buffer_limits(0)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # A peer that says too much, too little or nothing gets no answer.
-            pass
+            # A peer that says too much, too little or nothing gets no answer, and one that does not read no more of it.
+            writer.transport.abort()
         finally:
             with suppress(OSError):
                 writer.close()

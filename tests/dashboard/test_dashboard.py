@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 
 from fanout import BatchHandle, Item, Status
+from fanout.client.purging import Purging
 from fanout.live import feed
 from tests.dashboard.browsing import NARROW, Serving, Visiting, Visitor
 from tests.faults.proxy import Line
@@ -51,6 +53,12 @@ async def test_the_list_filters_pages_and_stays_live_under_a_prefix(
     await visitor.state("paused")
     assert await page.title() == "The newest · Fanout"
     assert await visitor.text(".facts") != ""
+    await visitor.open("#/batches/test.idle%2Fk%2F1")
+    await visitor.until(".card", re.compile("There is no such page.*/batches/test.idle%2Fk%2F1", re.DOTALL))
+    assert await page.title() == "Not found · Fanout"
+    await visitor.check_accessibility()
+    await page.get_by_role("link", name="Show all batches").click()
+    await visitor.until(".batches tbody tr", "The newest")
 
 
 async def submit_mixed(fanout: Deployment) -> BatchHandle:
@@ -100,6 +108,12 @@ async def test_a_batch_is_watched_to_its_end_and_retried_by_group(
     assert await visitor.text(".figures .big") == "100 %"
     assert await page.get_by_role("button", name=re.compile("Retry")).count() == 0
     assert (await closed(batch)).failed == 0
+    await Purging(fanout.client.store, timedelta(0)).purge_one(batch.batch_id)
+    await visitor.until(".notice", re.compile(r"^Its items and results were purged .+\.$"))
+    for part in ("items", "Throughput"):
+        await page.get_by_role("heading", name=part).wait_for(state="hidden")
+    await page.reload()
+    await visitor.until(".notice", "Its items and results were purged")
 
 
 WATCH_COUNTS = """() => {
@@ -269,6 +283,11 @@ async def test_a_token_is_asked_for_and_ends_with_the_session(
     await visitor.press("Sign in")
     await visitor.state("processing")
     await visitor.until("#connection", "Live")
+    await page.route("**/session", lambda route: route.abort())
+    await visitor.press("Sign out")
+    await visitor.until(".notice", "You are still signed in. The server cannot be reached.")
+    assert "ERR_FAILED" in visitor.complaints.pop()
+    await page.unroute("**/session")
     await visitor.press("Sign out")
     await token.wait_for()
     await eventually(lambda: nobody_reads(fanout))

@@ -115,6 +115,10 @@ async def test_a_big_result_is_left_out_of_pages(fanout: Deployment, api: httpx.
     assert (len(whole["result"]), whole["result_left_out"]) == (500_000, False)
 
 
+# Times that are none in UTC.
+EDGES = ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59")
+
+
 def forged(*place: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
@@ -125,6 +129,7 @@ async def test_what_a_list_cannot_understand_is_named(fanout: Deployment, api: h
     texts = ["", "x", "é", "=", "[]", "W1" * 900]
     places: list[tuple[Any, ...]] = [(), (1, 2, 3), (-1,), (2**31,), (None,), ("a",), ("2026-01-01", "x")]
     places += [("2026-01-01", str(batch.batch_id)), ("2026-01-01T00:00:00+00:00", "x")]
+    places += [(edge, str(batch.batch_id)) for edge in EDGES]
     cursors = [*texts, *(forged(*place) for place in places)]
     for cursor in cursors:
         problem(await api.get("/batches", params={"cursor": cursor}), 422, "invalid_cursor")

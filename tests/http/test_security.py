@@ -6,7 +6,7 @@ from typing import Annotated
 
 import httpx
 import pytest
-from fastapi import Depends, FastAPI, Query
+from fastapi import Depends, FastAPI, HTTPException, Query
 from fastapi.security import APIKeyQuery
 
 from fanout.errors import InvalidSetting
@@ -56,6 +56,8 @@ async def test_a_browser_signs_in_once_and_out_for_good(fanout: Deployment) -> N
     async with guarded(fanout) as api:
         assert (await api.get("/session")).json() == {"needed": True, "signed_in": False}
         problem(await api.post("/session", json={"token": "wrong"}, headers=OURS), 401, "unauthorized")
+        found = problem(await api.post("/session", json={"token": TOKEN, "a/b~": 1}), 422, "invalid_request")
+        assert found["path"] == "/a~1b~0"
         problem(await api.post("/session", data={"token": TOKEN}), 415, "unsupported_media_type")
         problem(
             await api.post("/session", json={"token": TOKEN}, headers={"origin": "http://evil"}), 403, "wrong_origin"
@@ -71,6 +73,10 @@ async def test_a_browser_signs_in_once_and_out_for_good(fanout: Deployment) -> N
         problem(await api.post(missing, headers={"origin": "http://localhost:1"}), 403, "wrong_origin")
         problem(await api.post(missing, headers=OURS), 404, "unknown_batch")
         stolen = api.cookies["fanout_session"]
+        # What other servers of this host have set comes along: browsers do not tell ports apart.
+        for other in ("version=1", 'seen={"a": [1, 2]}', "x[é]=1", "=", "no value"):
+            both = f"{other}; fanout_session={stolen}; {other}".encode()
+            assert (await api.get("/batches", headers={b"cookie": both})).status_code == 200, other
         assert (await api.request("DELETE", "/session", headers=OURS)).json() == {"needed": True, "signed_in": False}
         api.cookies.clear()
         problem(await api.get("/batches", headers={"cookie": f"fanout_session={stolen}"}), 401, "unauthorized")
@@ -134,11 +140,15 @@ async def test_a_preflight_allows_nothing(fanout: Deployment) -> None:
             problem(await api.options("/batches", headers=headers), 403, "wrong_origin")
 
 
-@pytest.mark.parametrize("prefix", ["", "/fanout/v1"])
-async def test_the_router_works_in_somebody_elses_app(fanout: Deployment, prefix: str) -> None:
+# The second is how a prefix with a parameter of that app's is asked for, whatever stands in it.
+PREFIXES = [("", ""), ("/fanout/v1", "/fanout/v1"), ("/of/{tenant}", "/of/%E6%97%A5%0D%0Ax")]
+
+
+@pytest.mark.parametrize(("mounted", "prefix"), PREFIXES)
+async def test_the_router_works_in_somebody_elses_app(fanout: Deployment, mounted: str, prefix: str) -> None:
     """Its problems are problems there too; who may call is that app's affair, with our dependency if it likes."""
     theirs = FastAPI()
-    theirs.include_router(router(lambda: fanout.client), prefix=prefix, dependencies=[Depends(bearer(TOKEN))])
+    theirs.include_router(router(lambda: fanout.client), prefix=mounted, dependencies=[Depends(bearer(TOKEN))])
     async with caller(theirs) as api:
         problem(await api.get(f"{prefix}/batches"), 401, "unauthorized")
         api.headers.update(BEARER)
@@ -175,6 +185,16 @@ async def test_what_an_app_around_takes_from_the_query_is_let_through(fanout: De
         assert (await api.get(path)).status_code == 200
         problem(await api.get(f"{path}&tenants=b"), 422, "invalid_request")
         problem(await api.get(f"{path}&tenant=a"), 422, "invalid_request")
+
+
+async def test_a_status_that_only_an_app_around_knows_is_a_problem_too(fanout: Deployment) -> None:
+    async def refuse() -> None:
+        raise HTTPException(498, "no such token any more")
+
+    made = FastAPI()
+    made.include_router(router(fanout.client), dependencies=[Depends(refuse)])
+    async with caller(made) as api:
+        assert problem(await api.get("/batches"), 498, "status_498")["title"] == "Status 498"
 
 
 @pytest.mark.parametrize("wrong", ["a b", "é", "a\nb", " ", "a\x00", "\x7f"])

@@ -154,6 +154,7 @@ def test_a_port_that_is_taken_and_a_host_that_is_open_are_refused(
             (["--host", "0.0.0.0", "--port", "0"], "FANOUT_API_TOKEN"),
             (["--host", "", "--port", "0"], "no address"),
             (["--host", "no.such.host.invalid", "--port", "0"], "no.such.host.invalid"),
+            (["--host", "no..host", "--port", "0"], "no address"),
             (["--port", "65536"], "65535"),
         ):
             assert run(["serve", *arguments]) == 2

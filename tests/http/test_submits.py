@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
-from fanout.http import BodyLimits, app
+from fanout.http import BodyLimits, app, bodies
+from fanout.http.service import SUBMITS_AT_ONCE
 from tests.http.support import JSON_LINES, caller, lines, problem
 from tests.support import Deployment
 
@@ -158,6 +160,33 @@ async def test_limits_hold_whether_or_not_the_size_is_told(fanout: Deployment) -
         assert (found["limit"], found["path"]) == (10, "/items")
         assert (await api.post("/batches", json=body([*range(10)]))).status_code == 201
     assert await fanout.pool.fetchval("select count(*) from fanout.items") == 10
+
+
+async def paced(count: int, piece: bytes, seconds: float) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield piece
+        await asyncio.sleep(seconds)
+
+
+async def test_slow_senders_are_refused_and_make_room(fanout: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as may submit at once, none of them ever silent; one who keeps the pace takes as long as it likes."""
+    monkeypatch.setattr(bodies, "SILENCE_SECONDS", 1.5)
+    monkeypatch.setattr(bodies, "LINGER_SECONDS", 0.1)
+    async with caller(app(fanout.client, BodyLimits(bytes_per_second=100)), timeout=60) as api:
+
+        async def post(key: str, content: AsyncIterator[bytes]) -> httpx.Response:
+            return await api.post("/batches", params={**QUERY, "key": key}, content=content, headers=JSON_LINES)
+
+        slow = [post(f"slow-{n}", paced(2_000, b"1\n", 0.05)) for n in range(SUBMITS_AT_ONCE)]
+        *refused, answer = await asyncio.gather(*slow, post("steady", paced(30, b"1\n" * 50, 0.1)))
+        for each in refused:
+            assert "100 bytes" in problem(each, 408, "body_timeout")["detail"]
+        assert (answer.status_code, answer.json()["total"]) == (201, 1_500)
+        assert await fanout.pool.fetchval("select count(*) from fanout.items") == 1_500
+        whole = await api.post(
+            "/batches", content=paced(2_000, b" ", 0.05), headers={"content-type": "application/json"}
+        )
+        problem(whole, 408, "body_timeout")
 
 
 async def test_many_posts_of_one_key_start_one_batch(fanout: Deployment, api: httpx.AsyncClient) -> None:

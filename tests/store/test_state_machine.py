@@ -13,39 +13,23 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from fanout.devstack import Stack
-from fanout.states import BATCH_MOVES, CLOSED, ITEM_MOVES, BatchStatus, ItemStatus
+from fanout.states import CLOSED, ItemStatus
 from fanout.store import BatchStore, Completion, Pool, Reopened, Verdict, WorkerFacts, WorkStore, connect_pool
 from fanout.store.audit import count_recorded_twice, count_settles, install_audit
-from tests.store.model import OPEN, ModelBatch
+from tests.store.model import ModelBatch
+from tests.store.moves import forbidden_moves, record_moves
 from tests.store.support import HANDLER, LONG_GRACE, NEVER_AWAY, NO_GRACE, STALE_AFTER, WORKFLOW, add_batch, database
 
 CHAOS = "FANOUT_CHAOS" in os.environ
 EXAMPLES, STEPS = (2_000, 80) if CHAOS else (40, 40)
 MOST_ROWS = 6
-RETRIED_WHILE_OPEN = (BatchStatus.PROCESSING, BatchStatus.PAUSED)
 
-# The tests' own record of every update, beside the store's audit of settles.
-RECORD_MOVES = """
-create table public.moves (
-    subject text, batch_id uuid, seq integer, was text, became text, claim_was uuid, claim_id uuid);
-create function public.record_result() returns trigger language plpgsql as $$ begin
-    insert into public.moves values ('item', new.batch_id, new.seq, old.status, new.status, old.claim_id, new.claim_id);
-    return null;
-end $$;
-create function public.record_batch() returns trigger language plpgsql as $$ begin
-    insert into public.moves (subject, batch_id, was, became) values ('batch', new.id, old.status, new.status);
-    return null;
-end $$;
-create trigger moves after update on fanout.results for each row execute function public.record_result();
-create trigger moves after update on fanout.batches for each row execute function public.record_batch();
-"""
 READ_ROWS = """
 select status, claim_id, worker_id, attempts, crashes, throttles, coalesce(due_at <= clock_timestamp(), true) as due,
        result::text as result, error ->> 'type' as error
@@ -55,10 +39,6 @@ READ_BATCH = """
 select b.status, b.epoch, b.closed_at is not null as closed,
        array[sum(p.completed), sum(p.failed), sum(p.cancelled)]::integer[] as counters
 from fanout.batches b left join fanout.progress p on p.batch_id = b.id where b.id = $1 group by b.id
-"""
-READ_MOVES = """
-select distinct subject, was, became, claim_was is distinct from claim_id as claimed_anew
-from public.moves where batch_id = $1
 """
 READ_EVENTS = """
 select id, kind, coalesce(data ->> 'seq', data ->> 'epoch')::integer as number
@@ -323,8 +303,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def only_allowed_moves_were_made(self) -> None:
-        for move in self.run(self.pool.fetch(READ_MOVES, self.batch_id)):
-            assert _is_allowed(move), dict(move)
+        assert self.run(forbidden_moves(self.pool, self.batch_id)) == []
         assert self.run(count_recorded_twice(self.pool, self.batch_id)) == 0
 
     @invariant()
@@ -354,24 +333,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.run(count_settles(self.pool, self.batch_id)) >= self.model.total
 
 
-def _is_allowed(move: asyncpg.Record) -> bool:
-    """A move of the tables, or a takeover, or a retry of a batch that still runs."""
-    if move["subject"] == "batch":
-        was, became = BatchStatus(move["was"]), BatchStatus(move["became"])
-        return became in BATCH_MOVES[was] or (was is became and was in RETRIED_WHILE_OPEN)
-    was_item, became_item = ItemStatus(move["was"]), ItemStatus(move["became"])
-    if was_item is became_item:
-        # A takeover has a new claim; `time_passes` is no call of the store.
-        return was_item is ItemStatus.PENDING or (was_item in OPEN and bool(move["claimed_anew"]))
-    return became_item in ITEM_MOVES[was_item]
-
-
 async def _prepare(stack: Stack, template: str, exits: AsyncExitStack) -> Pool:
     url = await exits.enter_async_context(database(stack, template))
     pool = await connect_pool(url, purpose="machine", size=1)
     exits.push_async_callback(pool.close)
     await install_audit(pool)
-    await pool.execute(RECORD_MOVES)
+    await record_moves(pool)
     return pool
 
 

@@ -29,9 +29,10 @@ export class Actions {
     const held = [...this.node.children].find((button) => button === document.activeElement);
     const open = !isClosed(status);
     const steerable = open && status.status !== "cancelling";
-    show(this.retry, status.failed > 0 && status.status !== "cancelling");
+    const kept = status.purged_at === null;
+    show(this.retry, kept && status.failed > 0 && status.status !== "cancelling");
     write(this.retry, `Retry ${number(status.failed)} failed`);
-    show(this.retryCancelled, status.cancelled > 0 && !open);
+    show(this.retryCancelled, kept && status.cancelled > 0 && !open);
     write(this.retryCancelled, `Retry ${number(status.cancelled)} cancelled`);
     show(this.pause, steerable && status.status !== "paused");
     show(this.resume, status.status === "paused");

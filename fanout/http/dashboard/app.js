@@ -5,6 +5,7 @@ import { BatchView } from "./batch.js";
 import { make, mark, show, write } from "./dom.js";
 import { refreshTimes } from "./formats.js";
 import { Listing } from "./listing.js";
+import { Missing } from "./missing.js";
 import { SignIn } from "./signing.js";
 import { shown, visible } from "./text.js";
 
@@ -16,6 +17,7 @@ const CONNECTIONS = {
   stale: "The figures are old: the database does not answer",
   closed: "Up to date",
 };
+const LIST = /^\/?$/;
 const BATCH = /^\/batches\/([^/%]+)$/;
 
 class App {
@@ -86,7 +88,16 @@ class App {
   }
 
   async signOut() {
-    await api.signOut().catch(() => null);
+    try {
+      await api.signOut();
+    } catch (error) {
+      if (!(error instanceof Problem)) {
+        throw error;
+      }
+      // The cookie still holds: whoever leaves has to know.
+      this.main.prepend(make("p", { class: "notice bad", role: "alert" }, "You are still signed in. ", error.message));
+      return;
+    }
     this.askForToken();
   }
 
@@ -102,8 +113,7 @@ class App {
       return;
     }
     this.leave();
-    const [, id] = BATCH.exec(path) ?? [];
-    this.view = id === undefined ? new Listing(this, parameters) : new BatchView(this, id, parameters);
+    this.view = this.viewAt(path, parameters);
     this.view.path = path;
     this.show(this.view.node, this.view.title);
     window.scrollTo(0, 0);
@@ -111,6 +121,14 @@ class App {
       this.main.focus({ preventScroll: true });
     }
     this.visited = true;
+  }
+
+  viewAt(path, parameters) {
+    const [, id] = BATCH.exec(path) ?? [];
+    if (id !== undefined) {
+      return new BatchView(this, id, parameters);
+    }
+    return LIST.test(path) ? new Listing(this, parameters) : new Missing(this, path);
   }
 
   show(node, title) {

@@ -56,7 +56,7 @@ export class BatchView {
     this.actions = new Actions(act);
     this.failures = new FailureGroups(this.address, act);
     this.timeline = new Timeline();
-    this.items = new Items(this.id, this.address, () => this.parameters);
+    this.items = new Items(this.id, this.address);
     this.places.items = this.items.problems;
     this.item = new ItemDialog(this.id, this.address, act);
     this.happenings = new Happenings(this.address);
@@ -89,7 +89,9 @@ export class BatchView {
       this.items.change(filter);
       this.refreshers.items.end();
       this.refreshers.items = this.refresher("items", (signal) => this.items.load(signal));
-      this.refreshers.items.ask();
+      if (this.status !== null) {
+        this.refreshers.items.ask();
+      }
     }
     if (item !== before || (item !== undefined && !this.item.node.open)) {
       this.item.change(item);
@@ -123,6 +125,9 @@ export class BatchView {
   }
 
   refresh(before) {
+    if (this.status.purged_at !== null) {
+      return;
+    }
     if (this.status.failed > 0 || (before?.failed ?? 0) > 0) {
       this.refreshers.failures.ask();
     }
@@ -144,7 +149,10 @@ export class BatchView {
     this.app.title(this.title);
     this.summary.update(status);
     this.actions.update(status);
-    this.failures.setFailed(status.failed);
+    const kept = status.purged_at === null;
+    this.failures.setFailed(kept ? status.failed : 0);
+    show(this.timeline.node, kept);
+    show(this.items.node, kept);
   }
 
   /** Steers the batch; tells what came of it, and whether it went well. */

@@ -73,6 +73,9 @@ export class ItemDialog {
       if (problem.status !== 404) {
         throw problem;
       }
+      if (key !== this.key) {
+        return;
+      }
       this.content.replaceChildren(make("p", { class: "notice bad" }, shown(problem.message)));
     }
   }

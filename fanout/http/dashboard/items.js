@@ -56,6 +56,12 @@ export class Items {
 
   change(filter) {
     this.wanted = filter;
+    const ours = this.at(filter) === this.asked;
+    this.asked = null;
+    if (ours) {
+      // Of the fields' own making: who fills them in may be at the next one already.
+      return;
+    }
     this.prefix.value = filter.prefix ?? "";
     this.state.value = filter.status ?? "";
     this.errorType.value = filter.error_type ?? "";
@@ -64,12 +70,13 @@ export class Items {
 
   filter(event) {
     event.preventDefault();
-    location.hash = this.at({
+    this.asked = this.at({
       prefix: this.prefix.value,
       status: this.state.value,
       error_type: this.errorType.value,
       error_code: this.errorCode.value,
     });
+    location.hash = this.asked;
   }
 
   at(parameters) {

@@ -151,6 +151,9 @@ function duplicates(status) {
 /** What stands out, as [kind, words, a user's words, a time]. */
 function tell(status) {
   const found = [];
+  if (status.purged_at !== null) {
+    found.push(["wait", "Its items and results were purged", null, status.purged_at]);
+  }
   if (status.reason !== null) {
     found.push(why(status));
   }
@@ -183,7 +186,7 @@ function why(status) {
 function notice([kind, words, quoted, at]) {
   const parts = [words];
   if (at !== null) {
-    parts.push(" ", setTime(make("time"), at), ":");
+    parts.push(" ", setTime(make("time"), at), quoted === null ? "." : ":");
   }
   if (quoted !== null) {
     parts.push(" ", make("q", {}, shown(quoted)));
