@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.service import RPCError
 
 from fanout import FanoutClient
 from fanout.client import BatchHandle
@@ -199,6 +203,8 @@ async def test_a_call_that_cannot_be_is_refused_by_name(fanout: Deployment) -> N
         await batch.item("\0")
     with pytest.raises(InvalidRequest):
         _ = [row async for row in batch.results("nope")]
+    with pytest.raises(InvalidRequest, match="'nope' is no state of a batch"):
+        _ = [found async for found in fanout.client.list(status="nope")]
 
 
 async def test_a_namespace_that_does_not_exist_is_named_before_anything_is_stored(fanout: Deployment) -> None:
@@ -206,6 +212,32 @@ async def test_a_namespace_that_does_not_exist_is_named_before_anything_is_store
     with pytest.raises(InvalidSetting, match="nope"):
         async with FanoutClient.connect(fanout.settings, servers=missing):
             pass
+
+
+async def test_where_no_search_attributes_are_registered_starts_go_without(
+    fanout: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also those that are refused at the same moment; it is said once."""
+    name = f"bare-{uuid4().hex[:8]}"
+    await fanout.temporal.workflow_service.register_namespace(
+        RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=Duration(seconds=86_400))
+    )
+    bare = replace(fanout.servers, temporal={**fanout.servers.temporal, "namespace": name})
+
+    async def known() -> bool:
+        temporal = await Client.connect(fanout.servers.temporal["target_host"], namespace=name)
+        with suppress(RPCError):
+            return (await temporal.count_workflows()).count == 0
+        return False
+
+    await eventually(known)
+    async with FanoutClient.connect(fanout.settings, servers=bare) as client:
+        batches = [client.submit("test.noop", [number], allow_unknown=True) for number in range(4)]
+        for batch in await asyncio.gather(*batches):
+            workflow_id = (await batch.read()).workflow_id
+            assert (await client.temporal.get_workflow_handle(workflow_id).describe()).status is not None
+    said = [record for record in caplog.records if "search attributes are not registered" in record.message]
+    assert len(said) == 1
 
 
 async def test_a_worker_outlives_errors_that_no_row_is_to_blame_for(fanout: Deployment) -> None:
