@@ -113,5 +113,5 @@ on conflict (singleton) do update
         healed = excluded.healed, failed = excluded.failed, resume_after = excluded.resume_after;
 
 -- name: read_last_sweep
-select began_at, ended_at, extract(epoch from clock_timestamp() - ended_at)::float8 as age_seconds, examined, healed, failed
+select began_at, ended_at, extract(epoch from clock_timestamp() - ended_at)::float8 as age_seconds
 from fanout.last_sweep;
