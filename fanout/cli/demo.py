@@ -1,6 +1,5 @@
 """`demo`: a batch over real papers, its worker killed half-way, and the proof that nothing was lost or done twice."""
 
-import asyncio
 import time
 from contextlib import ExitStack, suppress
 from typing import Annotated
@@ -11,7 +10,7 @@ from fanout.cli.demo_report import Plan, Proof, kept_view, papers_view, proof_vi
 from fanout.cli.demo_stage import HEARTBEAT_SECONDS, Stage
 from fanout.cli.migrating import apply_schema
 from fanout.cli.output import Output
-from fanout.cli.running import DONE, NOT_COMPLETED
+from fanout.cli.running import DONE, NOT_COMPLETED, run_async
 from fanout.cli.session import Session, reaching
 from fanout.cli.stacks import own_stack, stack_servers
 from fanout.client import FanoutClient
@@ -48,7 +47,7 @@ def demo(
         servers = stack_servers(settings, stack)
         session.output.note(*servers.lines)
         plan = Plan(papers.demo_items(), papers.EXPECTED_FAILURES)
-        proof = asyncio.run(_play(session.output, settings, stack, servers, workers, plan))
+        proof = run_async(_play(session.output, settings, stack, servers, workers, plan))
         _tell(session.output, proof)
         if keep:
             _keep(session.output, stack)

@@ -4,9 +4,9 @@ import asyncio
 import inspect
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from fanout.cli.options import GlobalOptions
 from fanout.cli.output import Output, OutputClosed
@@ -21,14 +21,18 @@ WRONG_CALL = 2
 UNREACHABLE = 3
 FAULT = 70
 INTERRUPTED = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+DEAF_SECONDS = 0.5
+"""After so long a loop that has not heard of a signal is taken for one that reads from a silent pipe."""
 
 Command = Callable[..., Any]
+Answer = TypeVar("Answer")
 
 
 def run_command(command: Command, options: GlobalOptions, given: Mapping[str, Any]) -> int:
     """Runs `command(session, **given)`, and answers its exit code; whatever goes wrong is said on stderr."""
     output = Output.standard(bool(options.as_json))
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (*SIGNALS, signal.SIGALRM):
         signal.signal(number, _interrupt)
     session = None
     try:
@@ -54,12 +58,41 @@ def run_command(command: Command, options: GlobalOptions, given: Mapping[str, An
 def _call(command: Command, session: Session, given: Mapping[str, Any]) -> int:
     answer = command(session, **given)
     if inspect.iscoroutine(answer):
-        answer = asyncio.run(answer)
+        answer = run_async(answer)
     return DONE if answer is None else int(answer)
 
 
+def run_async(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Runs it to its end; a signal cancels it, and is raised as KeyboardInterrupt once it has ended."""
+    try:
+        return asyncio.run(_cancelled_by_signals(work))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for number in SIGNALS:
+            signal.signal(number, _interrupt)
+
+
+async def _cancelled_by_signals(work: Coroutine[Any, Any, Answer]) -> Answer:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        task.cancel()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        # Nothing is raised here: in the middle of asyncpg's compiled code that ends the process by SIGSEGV.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(cancel)
+        signal.setitimer(signal.ITIMER_REAL, DEAF_SECONDS)
+
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
+    return await work
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    # Not asyncio's own handler: that one waits for the loop, which may be reading from a silent pipe.
     raise KeyboardInterrupt
 
 

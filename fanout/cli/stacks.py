@@ -1,6 +1,5 @@
 """`stack` and `dev`: real servers from Python packages, for as long as the command runs."""
 
-import asyncio
 import signal
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from rich.text import Text
 from fanout.cli.crew import ServerChild, WorkerChild
 from fanout.cli.local import local_modules
 from fanout.cli.migrating import apply_schema
+from fanout.cli.running import run_async
 from fanout.cli.serve import PORT
 from fanout.cli.session import Session
 from fanout.cli.views import facts
@@ -38,7 +38,7 @@ def stack(session: Session) -> int:
     """
     session.options.refuse_servers("stack")
     with own_stack(session.settings) as found:
-        asyncio.run(apply_schema(stack_servers(session.settings, found)))
+        run_async(apply_schema(stack_servers(session.settings, found)))
         session.output.emit(addresses(found))
         session.output.note("the stack is up until Ctrl-C; other commands in this folder find it by themselves")
         try:
@@ -58,7 +58,7 @@ def dev(session: Session) -> int:
     [port] = free_ports([PORT], 1)
     serving = ["serve", "--port", str(port), "--json"]
     with own_stack(session.settings) as found:
-        asyncio.run(apply_schema(stack_servers(session.settings, found)))
+        run_async(apply_schema(stack_servers(session.settings, found)))
         _tell(session, found, f"http://{HOST}:{port}")
         with (
             WorkerChild(found, ["--handlers", *local_modules(session.settings)], {}) as worker,
