@@ -213,8 +213,8 @@ async def test_results_go_whole_into_a_file(fanout: Deployment, tmp_path: Path) 
     for no_file in (tmp_path / "no" / "folder", tmp_path, "/dev/null"):
         assert fanout.run("results", batch, "--out", str(no_file)).returncode == 2
     link = tmp_path / "latest"
-    link.symlink_to(tmp_path / "a[/b].jsonl")
-    assert "a[/b].jsonl" not in fanout.run("results", batch, "--out", str(link)).stderr
+    link.symlink_to(tmp_path / "a[red].jsonl")
+    assert fanout.run("results", batch, "--out", str(link)).returncode == 0
     named = fanout.run("results", batch, "--out", str(link.readlink()))
     assert (named.returncode, named.stdout) == (0, f"450 rows written to {link.readlink()}\n")
     assert (link.is_symlink(), len(link.read_text().splitlines())) == (True, 450)
