@@ -127,6 +127,11 @@ async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Dep
     assert await fanout.client.store.read_violations(batch.batch_id) == []
     with pytest.raises(UnknownItem):
         await batch.retry(items=["nobody"])
+    # Each of two at once is told of the epoch that it began.
+    twins = await fanout.client.submit("test.mended", ["bad", "bad"])
+    assert (await asyncio.wait_for(twins.wait(), 30)).failed == 2
+    both = await asyncio.gather(twins.retry(items=["0"]), twins.retry(items=["1"]))
+    assert sorted((each.epoch, each.reopened) for each in both) == [(2, 1), (3, 1)]
 
 
 async def test_a_retry_of_an_open_batch_does_not_disturb_what_runs(fanout: Deployment) -> None:
