@@ -177,7 +177,7 @@ async def work(
         starter = Starter(
             temporal, settings.names, engine.database_id, chosen_by, points, stale_after, observation.tracing
         )
-        sweeping = Sweeping(store.sweeps, store, temporal, starter, engine.database_id, settings, observation.meters)
+        sweeping = Sweeping(store, temporal, starter, settings, observation.meters)
         sources = Sources(servers.database_url, servers.database_chosen_by)
         activities = short_activities(settings, engine, store, starter, sweeping, sources)
         batches = make_batch_worker(temporal, settings, identity, activities)

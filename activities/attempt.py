@@ -60,7 +60,7 @@ class Attempt:
     def __init__(self, engine: "Engine", runner: Runner[Token], work: RangeInput, handler: Handler) -> None:
         self.batch_id = work.batch_id
         self.handler_name = work.handler
-        self.completed = self.failed = self.cancelled = 0
+        self.completed = self.failed = 0
         self._engine = engine
         self._runner = runner
         self._work = work

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from activities.attempt import Token
+from fanout.handlers.calls import RESULT_CODE
 from fanout.handlers.outcomes import describe
 from fanout.logs import about
 from fanout.points import FaultPoint, FaultPoints, before
@@ -21,7 +22,6 @@ GROUP_ROWS = 500
 GROUP_BYTES = 4_000_000
 PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 2.0
-UNSTORABLE_CODE = "unstorable_result"
 
 log = logging.getLogger("fanout.settler")
 
@@ -150,9 +150,9 @@ class Settler:
         row, token = group[0].row, group[0].token
         fields = token.attempt.log_fields(token.item)
         log.error("PostgreSQL refused what the item would %s with: %s", kind, type(error).__name__, extra=fields)
-        if isinstance(row, Verdict) and row.error is not None and row.error["code"] == UNSTORABLE_CODE:
+        if isinstance(row, Verdict) and row.error is not None and row.error["code"] == RESULT_CODE:
             return set()
-        described = describe(Unstorable(kind), UNSTORABLE_CODE, token.item.attempts + 1)
+        described = describe(Unstorable(kind), RESULT_CODE, token.item.attempts + 1)
         verdict = Verdict(row.seq, row.claim_id, described, attempts=1)
         return await self._write(batch_id, "fail", [replace(group[0], row=verdict, settles=True)])
 

@@ -298,21 +298,6 @@ class BatchWorkflow:
         raise NotImplementedError
 
 
-@workflow.defn(name="Shard")
-class ShardWorkflow:
-    """Typed stub of the child workflow that works through a part of a big batch."""
-
-    @workflow.run
-    async def run(self, shard: ShardInput) -> ShardOutcome:
-        """Works through its spans."""
-        raise NotImplementedError
-
-    @workflow.signal(name=CHANGED_SIGNAL)
-    async def changed(self) -> None:
-        """Tells the shard that its batch moved on."""
-        raise NotImplementedError
-
-
 @workflow.defn(name="SweepTick")
 class SweepTickWorkflow:
     """Typed stub of what the sweeper's schedule starts."""

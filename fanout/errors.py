@@ -14,7 +14,7 @@ FanoutError                 code, and what a command line or an HTTP answer need
 │   ├── KeyConflict         the key names a batch with other items, and which one differs first
 │   │   └── KeyPurged       the key named a batch that is gone
 │   ├── KeyHeld             a retry of a batch whose key another open batch has
-│   ├── KeyBusy             another submit of the key is still storing its items
+│   ├── KeyBusy             another submit, retry or purge of the key is at work
 │   ├── BatchOpen           a batch that is not closed cannot be purged
 │   └── BatchPurged         of that batch nothing is left but its status
 ├── MissingExtra            a part of Fanout whose packages are not installed
@@ -209,14 +209,12 @@ class KeyHeld(InvalidRequest):
 
 
 class KeyBusy(InvalidRequest):
-    """Another submit of the same key has not committed its items in time; asking again is safe."""
+    """Somebody else decides about the key at this moment, as a submit that stores its items; asking again is safe."""
 
     code = "key_busy"
 
-    def __init__(self, handler: str, key: str, waited_seconds: float) -> None:
-        super().__init__(
-            f"another submit of {handler}/{key} is still storing its items after {waited_seconds:g} s; try again"
-        )
+    def __init__(self, handler: str, key: str) -> None:
+        super().__init__(f"another submit, retry or purge of {handler}/{key} is still at work; try again")
 
 
 class BatchOpen(InvalidRequest):

@@ -275,6 +275,12 @@ def test_a_standard_input_that_is_closed_is_named(fanout: Deployment) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_whoever_closes_the_outputs_gets_no_answer_and_no_fault(fanout: Deployment) -> None:
+    closing = ("sh", "-c", 'exec "$@" >&- 2>&-', "sh", sys.executable, "starter.py", "list", "--json")
+    done = subprocess.run(closing, cwd=ROOT, env=fanout.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 async def test_a_fault_of_ours_ends_with_70(fanout: Deployment) -> None:
     await fanout.pool.execute("alter table fanout.batches rename to gone")
     done = fanout.run("list")

@@ -210,7 +210,14 @@ async def test_results_go_whole_into_a_file(fanout: Deployment, tmp_path: Path) 
     assert [row["result"] for row in read] == rows
     assert [row["seq"] for row in read] == [str(seq) for seq in range(450)]
     assert fanout.run("results", batch, "--format", "csv", "--json").returncode == 2
-    assert fanout.run("results", batch, "--out", str(tmp_path / "no" / "folder")).returncode == 2
+    for no_file in (tmp_path / "no" / "folder", tmp_path, "/dev/null"):
+        assert fanout.run("results", batch, "--out", str(no_file)).returncode == 2
+    link = tmp_path / "latest"
+    link.symlink_to(tmp_path / "a[red].jsonl")
+    assert fanout.run("results", batch, "--out", str(link)).returncode == 0
+    named = fanout.run("results", batch, "--out", str(link.readlink()))
+    assert (named.returncode, named.stdout) == (0, f"450 rows written to {link.readlink()}\n")
+    assert (link.is_symlink(), len(link.read_text().splitlines())) == (True, 450)
     assert fanout.run("results", "test.echo/nope", "--out", str(out)).returncode == 2
     assert len(out.read_text().splitlines()) > 450
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".out.csv.")]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import pytest
@@ -21,7 +21,7 @@ from fanout.cli.options import GlobalOptions
 from fanout.client import Reason, Schedule
 from fanout.client.findings import Code, Severity
 from fanout.client.firing import KEY_NAMES
-from fanout.client.schedule import OVERLAPS
+from fanout.client.schedule import Overlap
 from fanout.errors import FanoutError, PermanentError, RetryLater
 from fanout.handlers import Ending, Handler, Outcome, handler, judge
 from fanout.handlers.calls import call_blocking
@@ -153,7 +153,7 @@ def test_every_field_of_a_schedule_its_keys_and_warnings_are_documented() -> Non
     assert first_words(section(text, "## Keys")) == {f"{{{name}}}" for name in KEY_NAMES}
     codes = source_codes(r'Warned\(\s*"(\w+)"', "fanout/client/schedule_warnings.py")
     assert first_words(section(text, "## Cron expressions")) == codes
-    for overlap in OVERLAPS:
+    for overlap in get_args(Overlap):
         assert f"`{overlap}`" in text
 
 

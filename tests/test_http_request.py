@@ -36,6 +36,8 @@ class Answers(BaseHTTPRequestHandler):
             "/broken-json": (200, {"Content-Type": "application/json"}, b'{"seen": tr'),
             "/deep-json": (200, {"Content-Type": "application/json"}, b"[" * 5_000),
             "/text": (200, {"Content-Type": "text/plain; charset=latin-1"}, "grün".encode("latin-1")),
+            "/unknown-charset": (200, {"Content-Type": "text/plain; charset=nonsense"}, "grün".encode()),
+            "/no-charset": (200, {"Content-Type": "text/plain; charset=idna"}, b"\xffa"),
             "/nothing": (204, {}, b""),
             "/busy": (429, {"Retry-After": "7"}, b"later"),
             "/wrong": (422, {}, b"no"),
@@ -128,6 +130,8 @@ async def test_a_body_is_sent_where_there_is_one(
     ("path", "status", "body"),
     [
         ("/text", 200, "grün"),
+        ("/unknown-charset", 200, "grün"),
+        ("/no-charset", 200, "\ufffda"),
         ("/nothing", 204, None),
         ("/broken-json", 200, '{"seen": tr'),
         ("/deep-json", 200, "[" * 5_000),
@@ -222,7 +226,10 @@ def test_a_call_that_cannot_be_sent_is_an_invalid_payload(fields: dict[str, Any]
         HttpCall(**fields)
 
 
-@pytest.mark.parametrize("url", ["http://", "http:///path", "http://a:99999/", "http://a\0b/", "http://[::1/"])
+BROKEN = ["http://", "http:///path", "http://a:99999/", "http://a\0b/", "http://[::1/", "http://xn--a/"]
+
+
+@pytest.mark.parametrize("url", BROKEN)
 async def test_a_broken_url_fails_the_item_at_once(requests: HttpRequests, url: str) -> None:
     assert (await refusal(requests, url)).code in {"invalid_url", "host_not_allowed"}
 

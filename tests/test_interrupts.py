@@ -58,7 +58,7 @@ def test_a_blocking_read_is_broken_off() -> None:
     os.close(writing)
 
 
-def test_a_second_signal_does_not_wait_for_the_cleaning_up() -> None:
+def test_a_second_signal_cancels_the_cleaning_up() -> None:
     async def work() -> None:
         signal.raise_signal(signal.SIGINT)
         with suppress(asyncio.CancelledError):

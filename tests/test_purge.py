@@ -204,7 +204,7 @@ async def test_a_purge_waits_for_nobody_who_decides_about_the_key(fanout: Deploy
     async with fanout.pool.transaction() as connection:
         await connection.execute("select from fanout.keys for update")
         assert (await purging(fanout, timedelta(0)).purge_old()).purged == 0
-        with pytest.raises(KeyBusy):
+        with pytest.raises(KeyBusy, match=r"another submit, retry or purge of test\.echo/k is still at work"):
             await purging(fanout).purge_one(batch.batch_id)
     assert (await purging(fanout, timedelta(0)).purge_old()).purged == 1
 

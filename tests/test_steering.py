@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.service import RPCError
 
 from fanout import FanoutClient
 from fanout.client import BatchHandle
@@ -123,6 +127,11 @@ async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Dep
     assert await fanout.client.store.read_violations(batch.batch_id) == []
     with pytest.raises(UnknownItem):
         await batch.retry(items=["nobody"])
+    # Each of two at once is told of the epoch that it began.
+    twins = await fanout.client.submit("test.mended", ["bad", "bad"])
+    assert (await asyncio.wait_for(twins.wait(), 30)).failed == 2
+    both = await asyncio.gather(twins.retry(items=["0"]), twins.retry(items=["1"]))
+    assert sorted((each.epoch, each.reopened) for each in both) == [(2, 1), (3, 1)]
 
 
 async def test_a_retry_of_an_open_batch_does_not_disturb_what_runs(fanout: Deployment) -> None:
@@ -199,6 +208,8 @@ async def test_a_call_that_cannot_be_is_refused_by_name(fanout: Deployment) -> N
         await batch.item("\0")
     with pytest.raises(InvalidRequest):
         _ = [row async for row in batch.results("nope")]
+    with pytest.raises(InvalidRequest, match="'nope' is no state of a batch"):
+        _ = [found async for found in fanout.client.list(status="nope")]
 
 
 async def test_a_namespace_that_does_not_exist_is_named_before_anything_is_stored(fanout: Deployment) -> None:
@@ -206,6 +217,32 @@ async def test_a_namespace_that_does_not_exist_is_named_before_anything_is_store
     with pytest.raises(InvalidSetting, match="nope"):
         async with FanoutClient.connect(fanout.settings, servers=missing):
             pass
+
+
+async def test_where_no_search_attributes_are_registered_starts_go_without(
+    fanout: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also those that are refused at the same moment; it is said once."""
+    name = f"bare-{uuid4().hex[:8]}"
+    await fanout.temporal.workflow_service.register_namespace(
+        RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=Duration(seconds=86_400))
+    )
+    bare = replace(fanout.servers, temporal={**fanout.servers.temporal, "namespace": name})
+
+    async def known() -> bool:
+        temporal = await Client.connect(fanout.servers.temporal["target_host"], namespace=name)
+        with suppress(RPCError):
+            return (await temporal.count_workflows()).count == 0
+        return False
+
+    await eventually(known)
+    async with FanoutClient.connect(fanout.settings, servers=bare) as client:
+        batches = [client.submit("test.noop", [number], allow_unknown=True) for number in range(4)]
+        for batch in await asyncio.gather(*batches):
+            workflow_id = (await batch.read()).workflow_id
+            assert (await client.temporal.get_workflow_handle(workflow_id).describe()).status is not None
+    said = [record for record in caplog.records if "search attributes are not registered" in record.message]
+    assert len(said) == 1
 
 
 async def test_a_worker_outlives_errors_that_no_row_is_to_blame_for(fanout: Deployment) -> None:

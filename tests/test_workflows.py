@@ -14,7 +14,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from fanout.client import BatchHandle
-from fanout.contracts import BatchWorkflow, ShardWorkflow, SweepTickWorkflow
+from fanout.contracts import BatchWorkflow, SweepTickWorkflow
 from fanout.store.audit import count_recorded_twice, install_audit
 from tests.support import Deployment, eventually
 from workflows.batch import Batch
@@ -134,7 +134,7 @@ async def found(fanout: Deployment, query: str) -> bool:
 
 
 def test_stubs_have_the_shape_of_the_workflows() -> None:
-    for stub, real in ((BatchWorkflow, Batch), (ShardWorkflow, Shard), (SweepTickWorkflow, SweepTick)):
+    for stub, real in ((BatchWorkflow, Batch), (SweepTickWorkflow, SweepTick)):
         stubbed, definition = getattr(stub, DEFINITION), getattr(real, DEFINITION)
         assert stubbed.name == definition.name
         # Batch takes whatever comes, so that it can refuse it.

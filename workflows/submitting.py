@@ -8,7 +8,7 @@ from uuid import UUID
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.batches import BatchActivities
@@ -88,11 +88,15 @@ async def _wait(request: BatchRequest, answer: SubmitAnswer, cancelled: bool) ->
     id.
     """
     began = workflow.now()
-    while not (await local(BatchActivities.look_at_batch, _reference(answer))).closed:
-        apart = min(max((workflow.now() - began) / LOOKS_APART, SHORTEST_LOOK), LONGEST_LOOK)
+    while True:
         try:
+            if (await local(BatchActivities.look_at_batch, _reference(answer))).closed:
+                break
+            apart = min(max((workflow.now() - began) / LOOKS_APART, SHORTEST_LOOK), LONGEST_LOOK)
             await workflow.sleep(apart, summary="the batch is open")
-        except asyncio.CancelledError:
+        except BaseException as error:
+            if not is_cancelled_exception(error):
+                raise
             cancelled = True
             await _cancel(answer)
         if workflow.info().is_continue_as_new_suggested() and not cancelled:

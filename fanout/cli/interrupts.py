@@ -23,8 +23,9 @@ def raise_at_signals() -> None:
 def run(work: Coroutine[Any, Any, Answer]) -> Answer:
     """`asyncio.run`, which a signal ends: the work is cancelled, and then KeyboardInterrupt is raised.
 
-    Raised at once, in the middle of a step, it could be lost: asyncpg returns out of a `finally`, and waits for the
-    answer to a statement that it has not sent. Only a blocked loop and a second signal are broken off like that.
+    Raised in the middle of a step it could end the process by SIGSEGV, in asyncpg's compiled code, or be lost: asyncpg
+    returns out of a `finally`, and waits for the answer to a statement that it has not sent. Only a blocked loop is
+    broken off like that. A second signal cancels the cleaning up.
     """
     try:
         return asyncio.run(_cancellable(work))
@@ -33,28 +34,24 @@ def run(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 async def _cancellable(work: Coroutine[Any, Any, Answer]) -> Answer:
-    with _cancelling(asyncio.get_running_loop(), asyncio.current_task()):
+    task = asyncio.current_task()
+    assert task is not None
+    with _cancelling(asyncio.get_running_loop(), task):
         return await work
 
 
 @contextmanager
-def _cancelling(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any] | None") -> Iterator[None]:
-    interrupted = False
-
+def _cancelling(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> Iterator[None]:
     def cancel() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if task is not None:
-            task.cancel()
+        task.cancel()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        if interrupted:
-            raise KeyboardInterrupt
-        interrupted = True
-        signal.setitimer(signal.ITIMER_REAL, BLOCKED_SECONDS)
         loop.call_soon_threadsafe(cancel)
+        signal.setitimer(signal.ITIMER_REAL, BLOCKED_SECONDS)
 
-    before = {number: signal.signal(number, interrupt) for number in (*SIGNALS, signal.SIGALRM)}
+    handlers = {**dict.fromkeys(SIGNALS, interrupt), signal.SIGALRM: _raise}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
 """What a command says: its answer on stdout, everything else on stderr."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -34,12 +35,16 @@ class Output:
     def __init__(self, stream: TextIO, as_json: bool) -> None:
         self._stream = stream
         self.as_json = as_json
-        self.notes = Console(stderr=True, highlight=False, width=_columns(sys.stderr))
-        self._console = Console(file=stream, highlight=False, width=_columns(stream))
+        self.notes = _console(sys.stderr)
+        self._console = _console(stream)
 
     @classmethod
     def standard(cls, as_json: bool) -> "Output":
         """Over this process's stdout, in UTF-8 whatever the locale."""
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                # Closed by whoever started this process: there is nobody to read it.
+                setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError):
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -86,8 +91,10 @@ class Output:
             print(*lines, sep="\n", file=sys.stderr, flush=True)
 
 
-def _columns(stream: TextIO) -> int | None:
-    return None if stream.isatty() else FILE_COLUMNS
+def _console(stream: TextIO) -> Console:
+    """One that shows a text as it is: what stands in square brackets or between colons may be a caller's."""
+    columns = None if stream.isatty() else FILE_COLUMNS
+    return Console(file=stream, highlight=False, markup=False, emoji=False, width=columns)
 
 
 def to_json(value: Any) -> str:

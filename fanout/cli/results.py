@@ -77,8 +77,14 @@ def _csv_writer(write: Write, columns: tuple[str, ...]) -> Callable[[dict[str, A
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """A file that takes the place of `path` when the block ends well; else `path` stays as it was."""
+    """A file that takes the place of `path` when the block ends well; else `path` stays as it was.
+
+    Where `path` is a link, of what it leads to. Raises InvalidRequest for what is no file, such as a device.
+    """
     with _naming(path):
+        path = Path(os.path.realpath(path))
+        if path.exists() and not path.is_file():
+            raise InvalidRequest(f"{path} cannot be written: it is no file")
         descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         umask = os.umask(0)
         os.umask(umask)

@@ -8,8 +8,7 @@ import typer
 from fanout.cli.arguments import BatchReference
 from fanout.cli.batches import tell
 from fanout.cli.session import Session
-
-REASON_CHARACTERS = 1_000
+from fanout.client.handle import REASON_CHARACTERS
 
 
 async def cancel(

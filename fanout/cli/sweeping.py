@@ -15,7 +15,7 @@ from fanout.client.sweeping import Sweeping
 from fanout.live import Notifier
 from fanout.servers import Servers
 from fanout.settings import Settings
-from fanout.store import BatchStore, SweepStore, Ticks, check_schema, connect_pool
+from fanout.store import BatchStore, Ticks, check_schema, connect_pool
 
 # The database's clock decides whether two passes lie far enough apart, not ours.
 MARGIN_SECONDS = 0.5
@@ -58,10 +58,9 @@ async def connect(settings: Settings, servers: Servers) -> AsyncIterator[Sweepin
         temporal = await servers.connect_temporal()
         starter = Starter(temporal, settings.names, database_id, servers.temporal_chosen_by, stale_after=stale_after)
         notifier = Notifier(Ticks(pool))
-        sweeps = SweepStore(pool, stale_after, notifier.note)
-        batches = BatchStore(pool, stale_after, on_change=notifier.note)
+        store = BatchStore(pool, stale_after, on_change=notifier.note)
         try:
-            yield Sweeping(sweeps, batches, temporal, starter, database_id, settings)
+            yield Sweeping(store, temporal, starter, settings)
         finally:
             await notifier.close()
     finally:

@@ -213,7 +213,7 @@ class FanoutClient:
         """The status of each batch, newest first."""
         if limit < 1:
             raise InvalidRequest(f"limit {limit} is not above 0")
-        wanted = None if status is None else BatchStatus(status)
+        wanted = None if status is None else _batch_status(status)
         for batch_id in await self.store.list_batches(wanted, handler, limit):
             yield await BatchHandle(self, batch_id).progress()
 
@@ -225,3 +225,10 @@ class FanoutClient:
     async def workers(self) -> Sequence[WorkerRow]:
         """The workers whose lease is fresh."""
         return await self.store.list_workers()
+
+
+def _batch_status(status: str) -> BatchStatus:
+    try:
+        return BatchStatus(status)
+    except ValueError:
+        raise InvalidRequest(f"{status!r} is no state of a batch: {', '.join(BatchStatus)}") from None

@@ -120,7 +120,6 @@ def fields_of(expression: str) -> dict[str, str]:
 
 def read_cron(expression: str) -> StructuredCalendarSpec | IntervalSpec:
     """What the expression means to Temporal's server; raises ValueError that names the field which is wrong."""
-    expression = expression.strip()
     if expression.startswith(f"{EVERY} "):
         return _every(expression.removeprefix(EVERY).strip())
     texts = {"second": "0", **fields_of(expression)}

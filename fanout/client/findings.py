@@ -62,8 +62,8 @@ class Finding:
     fix: str
 
 
-def some(values: Iterable[Any]) -> str:
+def some(values: Iterable[Any], shown: int = SHOWN) -> str:
     """The first few of many, in words."""
     listed = [str(value) for value in values]
-    rest = len(listed) - SHOWN
-    return ", ".join(listed[:SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
+    rest = len(listed) - shown
+    return ", ".join(listed[:shown]) + (f" and {rest:,} more" if rest > 0 else "")

@@ -30,7 +30,9 @@ class Firing:
         names = {"id", "time_zone", "waits"}
         if not isinstance(given, dict) or not {"id"} <= given.keys() <= names or not isinstance(given["id"], str):
             raise InvalidRequest(f"schedule is an object with {', '.join(sorted(names))}; id is a string")
-        return cls(given["id"], check_time_zone(given.get("time_zone", "UTC")), given.get("waits") is True)
+        if not isinstance(waits := given.get("waits", False), bool):
+            raise InvalidRequest(f"waits is true or false, not {shorten(repr(waits))}")
+        return cls(given["id"], check_time_zone(given.get("time_zone", "UTC")), waits)
 
     def key(self, template: object, at: datetime | None) -> str:
         """The key that the template means for a tick that was due at `at`; raises InvalidRequest.

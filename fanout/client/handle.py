@@ -30,7 +30,7 @@ RECENT_DUPLICATES = 10
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What a retry came to: the batch's epoch after it, and how many items it reopened."""
+    """What a retry came to: the epoch that it began, else the batch's own, and how many items it reopened."""
 
     batch_id: UUID
     epoch: int
@@ -210,7 +210,8 @@ class BatchHandle:
         await self._refuse_unknown_items(items or ())
         reopened = await self._client.store.reopen_batch(self.batch_id, error_type, items, wanted, error_code)
         state = await self._tell()
-        return Retried(self.batch_id, state.epoch, 0 if reopened is None else reopened[1])
+        epoch, rows = reopened or (state.epoch, 0)
+        return Retried(self.batch_id, epoch, rows)
 
     async def _refuse_unknown_items(self, items: Sequence[str]) -> None:
         for key in items:

@@ -11,7 +11,6 @@ PAGE = 100
 AT_ONCE = timedelta(0)
 SHORTEST_MEMORY = timedelta(days=30)
 """For how long `status` at least knows a purged batch whose key need not be remembered."""
-BUSY_SECONDS = 0.0
 
 
 @dataclass(slots=True)
@@ -54,17 +53,18 @@ class Purging:
     async def purge_one(self, batch_id: UUID) -> PurgeReport:
         """That closed batch, however long it has been closed; one that is purged already changes nothing.
 
-        Raises BatchOpen, UnknownBatch, or KeyBusy while a submit or a retry of its key is under way.
+        Raises BatchOpen, UnknownBatch, or KeyBusy while a submit, a retry or another purge of its key is under way.
         """
+        if await self._purge(batch_id, AT_ONCE):
+            return self.report
         batch = await self._store.read_batch(batch_id)
         if batch is None:
             raise UnknownBatch(str(batch_id))
         if not batch.closed:
             raise BatchOpen(batch_id, batch.status)
-        if batch.purged_at is not None:
-            await self._empty(batch_id)
-        elif not await self._purge(batch_id, AT_ONCE):
-            raise KeyBusy(batch.handler, batch.key, BUSY_SECONDS)
+        if batch.purged_at is None:
+            raise KeyBusy(batch.handler, batch.key)
+        await self._empty(batch_id)
         return self.report
 
     async def _purge(self, batch_id: UUID, age: timedelta) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from fanout.client.dedup import Dedup
 from fanout.client.durations import read_duration
 from fanout.client.firing import DEFAULT_KEY, Firing
-from fanout.client.items import Item, item_in
+from fanout.client.items import Item, check_words, item_in
 from fanout.client.limits import Limits
 from fanout.client.submitting import FOREVER, SubmitOptions
 from fanout.errors import InvalidRequest, shorten
@@ -27,6 +27,7 @@ NAMES = (
     "allow_unknown",
 )
 SOURCES = ("items", "sql", "glob")
+SOURCE_CHARACTERS = 100_000
 OF_SCHEDULES = ("schedule", "sql", "glob")
 """What a request may name too once it names its schedule: the items are then looked up when it fires."""
 
@@ -74,8 +75,7 @@ def _inline(given: dict[str, Any]) -> list[Any]:
     if len(named) > 1:
         raise InvalidRequest(f"a request has one of {', '.join(SOURCES)}, not {' and '.join(named)}")
     if named in (["sql"], ["glob"]):
-        if not isinstance(given[named[0]], str):
-            raise InvalidRequest(f"{named[0]} is a string, not {type(given[named[0]]).__name__}")
+        check_words(named[0], given[named[0]], SOURCE_CHARACTERS)
         return []
     if not isinstance(items, list):
         raise InvalidRequest(f"items is a list of payloads or of items, not {type(items).__name__}")

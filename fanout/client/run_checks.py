@@ -105,7 +105,7 @@ class RunChecks:
             if run.id.startswith(prefix) and run.id.count("/") >= 2:
                 ids.append(run.id)
         names = [_handler_and_key(each, prefix) for each in ids]
-        left = [ids[place] for place, _ in await self._store.health.list_keys_without_batch(names, CLOSED_FOR)]
+        left = [ids[place] for place in await self._store.health.list_keys_without_batch(names, CLOSED_FOR)]
         return [self._of_run(each) for each in left if await self._witness.is_running(each)]
 
     def _of_run(self, workflow_id: str) -> Finding:

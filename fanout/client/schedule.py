@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Set
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from fanout.client.cron import read_cron
 from fanout.client.dedup import Dedup
@@ -12,6 +12,7 @@ from fanout.client.durations import read_duration
 from fanout.client.firing import DEFAULT_KEY, SAMPLE_TIME, Firing, check_time_zone
 from fanout.client.items import Item, check_items, check_key, check_line, check_words, item_in
 from fanout.client.limits import Limits
+from fanout.client.requests import SOURCE_CHARACTERS
 from fanout.client.submitting import TITLE_CHARACTERS, check_handler, check_range_size
 from fanout.encoding import decode, encode
 from fanout.errors import InvalidRequest
@@ -25,7 +26,6 @@ NOTE_CHARACTERS = 500
 SOURCES = ("items", "payload", "sql", "glob")
 
 Overlap = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"]
-OVERLAPS: tuple[str, ...] = get_args(Overlap)
 
 
 def _said(check: Callable[[Any], Any]) -> AfterValidator:
@@ -55,12 +55,17 @@ def _read_dedup(value: object) -> object:
     return _read_span(value) if isinstance(value, str) and value[:1].isdigit() else value
 
 
+def _check_whole(value: str | timedelta | None) -> str | timedelta | None:
+    if isinstance(value, timedelta) and value % timedelta(seconds=1):
+        raise ValueError(f"it is {value}; it is a whole number of seconds")
+    return value
+
+
 def _check_span(shortest: timedelta) -> AfterValidator:
     def checked(value: timedelta | None) -> timedelta | None:
         if value is not None and not shortest <= value <= LONGEST_SPAN:
             raise ValueError(f"it is {value}; it is at least {shortest.seconds}s and at most {LONGEST_SPAN.days}d")
-        if value is not None and value % timedelta(seconds=1):
-            raise ValueError(f"it is {value}; it is a whole number of seconds")
+        _check_whole(value)
         return value
 
     return AfterValidator(checked)
@@ -73,15 +78,17 @@ def _check_id(value: str) -> str:
 
 
 def _check_cron(value: str | None) -> str | None:
-    if value is not None:
-        read_cron(value)
-    return value
+    if value is None:
+        return None
+    expression = value.strip()
+    read_cron(expression)
+    return expression
 
 
-def _check_glob(value: str | None) -> str | None:
-    if value is not None and not value.startswith("/"):
-        raise ValueError("it starts with /, as a worker's folder is not yours")
-    return value
+def _check_glob(value: str) -> None:
+    check_words("a pattern", value, SOURCE_CHARACTERS)
+    if not value.startswith("/"):
+        raise InvalidRequest("it starts with /, as a worker's folder is not yours")
 
 
 def _plain(value: Any) -> Any:
@@ -95,7 +102,7 @@ def _plain(value: Any) -> Any:
 def _check_items(value: list[Any] | None) -> list[Any] | None:
     if value is None:
         return None
-    plain: list[Any] = _plain([_as_json(each) for each in value])
+    plain: list[Any] = _plain([_as_json(each, position) for position, each in enumerate(value)])
     try:
         check_items([item_in(each, position) for position, each in enumerate(plain)], INLINE_BYTES)
     except InvalidRequest as error:
@@ -103,8 +110,11 @@ def _check_items(value: list[Any] | None) -> list[Any] | None:
     return plain
 
 
-def _as_json(item: Any) -> Any:
-    return {"key": item.key, "payload": item.payload} if isinstance(item, Item) and item.key is not None else item
+def _as_json(item: Any, position: int) -> Any:
+    if not isinstance(item, Item):
+        return item
+    # With its position for a key, as without one, so that a payload is never taken for an item.
+    return {"key": str(position) if item.key is None else item.key, "payload": item.payload}
 
 
 Span = Annotated[timedelta | None, BeforeValidator(_read_span)]
@@ -133,8 +143,8 @@ class Schedule(BaseModel):
     catch_up: Annotated[timedelta, BeforeValidator(_read_span), _check_span(SHORTEST_CATCH_UP)] = timedelta(minutes=10)
     items: Annotated[list[Any] | None, AfterValidator(_check_items)] = None
     payload: Annotated[Any, AfterValidator(_plain)] = None
-    sql: Annotated[str | None, Field(min_length=1, max_length=100_000)] = None
-    glob: Annotated[str | None, AfterValidator(_check_glob)] = None
+    sql: Annotated[str | None, _said(lambda sql: check_words("a query", sql, SOURCE_CHARACTERS))] = None
+    glob: Annotated[str | None, _said(_check_glob)] = None
     key: str = DEFAULT_KEY
     title: Annotated[str | None, _said(lambda title: check_line("a title", title, TITLE_CHARACTERS))] = None
     range_size: Annotated[int | None, _said(check_range_size)] = None
@@ -142,7 +152,9 @@ class Schedule(BaseModel):
     on_budget: Literal["pause", "fail"] | None = None
     deadline: Annotated[Span, _check_span(timedelta(seconds=1))] = None
     on_close: Annotated[str | None, _said(check_handler)] = None
-    dedup: Annotated[str | timedelta, BeforeValidator(_read_dedup), _said(Dedup.of)] = "forever"
+    dedup: Annotated[str | timedelta, BeforeValidator(_read_dedup), AfterValidator(_check_whole), _said(Dedup.of)] = (
+        "forever"
+    )
     paused: bool = False
     note: Annotated[str | None, _said(lambda note: check_words("a note", note, NOTE_CHARACTERS))] = None
 
@@ -176,8 +188,7 @@ class Schedule(BaseModel):
             return {"sql": self.sql}
         if self.glob is not None:
             return {"glob": self.glob}
-        # With its position for a key, as without one, so that a payload is never taken for an item.
-        return {"items": [{"key": "0", "payload": self.payload}] if self.items is None else self.items}
+        return {"items": [_as_json(Item(self.payload), 0)] if self.items is None else self.items}
 
 
 def _text(span: str | timedelta | None) -> str | None:

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from fanout.client.findings import Code, Finding, Severity, some
 from fanout.client.starting import START_SECONDS
-from fanout.client.sweep_schedule import SweepSchedule
+from fanout.client.sweep_schedule import SweepSchedule, describe_schedule
 from fanout.client.why import COMMAND
 from fanout.errors import shorten
 from fanout.settings import Settings
@@ -61,9 +61,8 @@ class ScheduleChecks:
                     Finding(Code.NOT_CHECKED, Severity.INFO, detail, "delete what is unused"),
                 ]
             seen += 1
-            handle = self._temporal.get_schedule_handle(listed.id)
-            found = await handle.describe(rpc_timeout=START_SECONDS)
-            if (does := await self._does(found)) is not None:
+            found = await describe_schedule(self._temporal, listed.id)
+            if found is not None and (does := await self._does(found)) is not None:
                 alike[does].append(found.id)
                 failing += await self._failing(found)
         return [*self._of_alike(alike), *failing]

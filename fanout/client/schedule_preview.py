@@ -22,7 +22,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from fanout.client.clock_changes import ClockChange, clock_changes
+from fanout.client.clock_changes import SECOND, ClockChange, clock_changes
 from fanout.client.schedule import Schedule
 from fanout.client.schedule_forms import BATCH, spec_of
 from fanout.client.schedule_warnings import Warned, about, about_clock_change, about_times
@@ -93,18 +93,26 @@ class Previewer:
     ) -> tuple[list[datetime], list[datetime], list[datetime]]:
         """What `about_clock_change` takes: readings of the clock around a change, and of its whole day."""
         first, last = change.earlier - MARGIN, change.later + MARGIN
-        midnight = change.before.replace(hour=0, minute=0, second=0)
+        midnight = change.earlier.replace(hour=0, minute=0, second=0)
         named = await self._readings(unchanging, first, last)
         of_day = await self._readings(unchanging, midnight, midnight + timedelta(days=1))
-        fired = await self._times(asked, change.at - 3 * MARGIN, change.at + 3 * MARGIN)
+        reach = change.later - change.earlier + MARGIN + SECOND
+        fired = await self._all_times(asked, change.at - reach, change.at + reach)
         readings = [at.astimezone(change.zone).replace(tzinfo=None) for at in fired]
         return named, [at for at in readings if first <= at < last], of_day
 
     async def _readings(self, unchanging: str, first: datetime, end: datetime) -> list[datetime]:
         # The server leaves the first moment out and takes the last one in.
-        moment = timedelta(seconds=1)
-        found = await self._times(unchanging, first.replace(tzinfo=UTC) - moment, end.replace(tzinfo=UTC) - moment)
+        found = await self._all_times(unchanging, first.replace(tzinfo=UTC) - SECOND, end.replace(tzinfo=UTC) - SECOND)
         return [at.replace(tzinfo=None) for at in found]
+
+    async def _all_times(self, asked: str, after: datetime, until: datetime) -> list[datetime]:
+        """Also of a schedule that fires several times a minute."""
+        found = page = await self._times(asked, after, until)
+        while len(page) == MOST_TIMES:
+            page = await self._times(asked, page[-1], until)
+            found = found + page
+        return found
 
     async def _times(self, asked: str, after: datetime, until: datetime) -> list[datetime]:
         answer = await self._temporal.workflow_service.list_schedule_matching_times(

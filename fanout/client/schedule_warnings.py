@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from fanout.client.clock_changes import ClockChange
 from fanout.client.cron import EVERY, fields_of
+from fanout.client.findings import some
 from fanout.client.firing import parse_key
 from fanout.client.schedule import Schedule
 
 HOUR = timedelta(hours=1)
-SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,15 @@ def about_clock_change(
     """Readings of the clock which the expression names around a change, those at which the server fires, and all that
     the expression names on that day.
     """
-    missing = [at for at in named if at not in fired]
-    if missing and not (change.forward and _goes_on(change, fired)):
+    missing, unnamed = sorted({*named} - {*fired}), sorted({*fired} - {*named})
+    if change.forward and _goes_on(change, fired):
+        missing = unnamed = []
+    if missing:
         none = ", so none on that day" if {*of_day} <= {*missing} else ""
-        yield Warned("clock_change", f"{_words(change)}: no start at {_list(missing)}{none}")
+        instead = f", but at {_list(unnamed)}" if unnamed else none
+        yield Warned("clock_change", f"{_words(change)}: no start at {_list(missing)}{instead}")
+    elif unnamed:
+        yield Warned("clock_change", f"{_words(change)}: a start at {_list(unnamed)} too")
     if twice := [at for at, times in Counter(fired).items() if times > 1]:
         yield Warned("clock_change", f"{_words(change)}: two starts at {_list(twice)}")
 
@@ -88,10 +93,9 @@ def _goes_on(change: ClockChange, fired: Sequence[datetime]) -> bool:
 def _words(change: ClockChange) -> str:
     direction = "forward" if change.forward else "back"
     return (
-        f"on {change.before:%Y-%m-%d} the clock is put {direction} from {change.before:%H:%M} to {change.after:%H:%M}"
+        f"on {change.earlier:%Y-%m-%d} the clock is put {direction} from {change.before:%H:%M} to {change.after:%H:%M}"
     )
 
 
 def _list(readings: Sequence[datetime]) -> str:
-    shown = ", ".join(f"{at:%H:%M:%S}".removesuffix(":00") for at in readings[:SHOWN])
-    return shown + (f" and {len(readings) - SHOWN:,} more" if len(readings) > SHOWN else "")
+    return some(f"{at:%H:%M:%S}".removesuffix(":00") for at in readings)

@@ -96,13 +96,6 @@ class Starter:
         try:
             await self._start(batch)
         except RPCError as error:
-            if self._searchable and error.status == RPCStatusCode.INVALID_ARGUMENT:
-                self._searchable = False
-                log.warning(
-                    "search attributes are not registered (`python starter.py migrate` does it); starting without"
-                )
-                await self._start(batch)
-                return
             cause = (
                 f"{error.message or error.status.name}; batch {batch.id} is stored as {batch.handler}/{batch.key}, "
                 f"and the same submit with that key starts it"
@@ -114,9 +107,21 @@ class Starter:
     async def _start(self, batch: BatchRow) -> None:
         # Whoever starts it later, a sweeper for instance, continues the trace of its submit.
         with self._tracing.continuing(batch.options.get("traceparent")):
-            await self._signal_with_start(batch)
+            if self._searchable:
+                try:
+                    return await self._signal_with_start(batch, self._attributes(batch))
+                except RPCError as error:
+                    if error.status != RPCStatusCode.INVALID_ARGUMENT:
+                        raise
+            await self._signal_with_start(batch, TypedSearchAttributes.empty)
+            # Of starts that were refused at once the first alone says so.
+            if self._searchable:
+                self._searchable = False
+                log.warning(
+                    "search attributes are not registered (`python starter.py migrate` does it); starting without"
+                )
 
-    async def _signal_with_start(self, batch: BatchRow) -> None:
+    async def _signal_with_start(self, batch: BatchRow, attributes: TypedSearchAttributes) -> None:
         await self._temporal.start_workflow(
             BatchWorkflow.run,
             BatchStart(batch_id=batch.id, database_id=self.database_id, handler=batch.handler, key=batch.key),
@@ -127,7 +132,7 @@ class Starter:
             start_signal=CHANGED_SIGNAL,
             static_summary=summary(batch.title or f"{batch.handler} {batch.key}"),
             static_details=_details(batch),
-            search_attributes=self._attributes(batch) if self._searchable else TypedSearchAttributes.empty,
+            search_attributes=attributes,
             task_timeout=self._task_timeout,
             rpc_timeout=START_SECONDS,
         )

@@ -34,6 +34,16 @@ CATCH_UP = timedelta(seconds=10)
 log = logging.getLogger("fanout.sweeper")
 
 
+async def describe_schedule(temporal: Client, server_id: str) -> ScheduleDescription | None:
+    """A schedule as it is, or None where there is none: a list may name what was deleted a moment ago."""
+    try:
+        return await temporal.get_schedule_handle(server_id).describe(rpc_timeout=START_SECONDS)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return None
+
+
 class SweepSchedule:
     """One schedule a deployment, under a fixed id. An operator's pause and note stay as they are."""
 
@@ -70,13 +80,7 @@ class SweepSchedule:
 
     async def read(self) -> ScheduleDescription | None:
         """The schedule as it is, or None where there is none; raises RPCError."""
-        try:
-            handle = self._temporal.get_schedule_handle(self._names.sweeper)
-            return await handle.describe(rpc_timeout=START_SECONDS)
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise
-            return None
+        return await describe_schedule(self._temporal, self._names.sweeper)
 
     async def is_of_this_database(self, found: Schedule) -> bool:
         """Whether its passes are this database's."""

@@ -17,7 +17,7 @@ from fanout.logs import about
 from fanout.metrics import NO_METERS, Meters
 from fanout.settings import Settings
 from fanout.states import BatchStatus
-from fanout.store import FIRST, BatchStore, QuietBatch, Standstill, SweepStore
+from fanout.store import FIRST, BatchStore, QuietBatch, Standstill
 
 PAGE = 100
 MOST_BATCHES = 2_000
@@ -114,19 +114,12 @@ class Sweeping:
     """
 
     def __init__(
-        self,
-        sweeps: SweepStore,
-        batches: BatchStore,
-        temporal: Client,
-        starter: Starter,
-        database_id: UUID,
-        settings: Settings,
-        meters: Meters = NO_METERS,
+        self, store: BatchStore, temporal: Client, starter: Starter, settings: Settings, meters: Meters = NO_METERS
     ) -> None:
-        self._sweeps = sweeps
+        self._store = store
+        self._sweeps = store.sweeps
         self._meters = meters
-        self._batches = batches
-        self._witness = Witness(temporal, settings.names, database_id)
+        self._witness = Witness(temporal, settings.names, starter.database_id)
         self._starter = starter
         self._limit_seconds = settings.sweep_limit_seconds
         self._stall_seconds = settings.stall_after_seconds
@@ -223,7 +216,7 @@ class Sweeping:
 
     async def _start(self, batch_id: UUID) -> bool:
         """Starts the batch's run, unless the batch is closed by now; a run that is there already is only woken."""
-        row = await self._batches.read_batch(batch_id)
+        row = await self._store.read_batch(batch_id)
         if row is None or row.closed:
             return False
         await self._starter.start(row)

@@ -1,17 +1,17 @@
 """Why a batch or an item does not run: the one reason that has to go first, when it may be over, and what mends it."""
 
 import shlex
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+from fanout.client.findings import some
 from fanout.client.sweeping import Action, judge
 from fanout.client.witness import Sighting, Witness
 from fanout.settings import Settings
 from fanout.states import SETTLED, BatchStatus, ItemStatus
-from fanout.store import BatchRow, BatchStore, Duplicate, ItemStanding, QuietBatch, Standing, WorkerRow
+from fanout.store import BatchRow, BatchStore, Duplicate, ItemStanding, QuietBatch, Standing
 
 COMMAND = "python starter.py"
 KNOWN_SHOWN = 10
@@ -106,16 +106,17 @@ class Inquiry:
         workers = await self._store.list_workers()
         if not workers:
             return _stands(Reason.NOBODY_POLLS, "no worker is alive")
-        if batch.workers == 0:
-            return Why(
-                reason=Reason.NO_WORKER_HAS_THE_HANDLER,
-                detail=f"none of {len(workers)} live workers has {batch.handler}; they have {_handlers(workers)}",
-                fix=f"start a worker with the module that defines {batch.handler}: python worker.py --handlers MODULE",
-            )
         quiet = await self._store.sweeps.read_quiet_batch(batch.id)
         if quiet is None:
             # It was closed meanwhile.
             return _why_closed(await self._store.read_batch(batch.id) or batch)
+        if quiet.workers == 0:
+            known = some(sorted({name for worker in workers for name in worker.facts.handlers}), KNOWN_SHOWN)
+            return Why(
+                reason=Reason.NO_WORKER_HAS_THE_HANDLER,
+                detail=f"none of {len(workers)} live workers has {batch.handler}; they have {known}",
+                fix=f"start a worker with the module that defines {batch.handler}: python worker.py --handlers MODULE",
+            )
         said = await self._witness.ask(quiet)
         verdict = judge(quiet, said, await self._witness.count_pollers())
         if verdict.action is not Action.LEAVE:
@@ -274,9 +275,3 @@ def _worker(item: ItemStanding) -> str:
 def _since(item: ItemStanding) -> str:
     at = "" if item.claimed_at is None else f"since {item.claimed_at:%Y-%m-%d %H:%M:%S} UTC, "
     return f"{at}attempt {item.attempts + 1}"
-
-
-def _handlers(workers: Sequence[WorkerRow]) -> str:
-    known = sorted({name for worker in workers for name in worker.facts.handlers})
-    rest = len(known) - KNOWN_SHOWN
-    return ", ".join(known[:KNOWN_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -205,7 +205,7 @@ def _evidence(finding: Finding, seen: DescribeWorkflowExecutionResponse) -> dict
     info = seen.workflow_execution_info
     found: dict[str, Any] = {"status": finding.value, "run_id": info.execution.run_id}
     if info.HasField("close_time"):
-        return {**found, "closed_at": info.close_time.ToDatetime().isoformat() + "+00:00"}
+        return {**found, "closed_at": info.close_time.ToDatetime(UTC).isoformat()}
     waits = sum(activity.HasField("next_attempt_schedule_time") for activity in seen.pending_activities)
     counts = {"pending_activities": len(seen.pending_activities), "in_back_off": waits}
     return {

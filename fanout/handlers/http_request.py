@@ -100,11 +100,11 @@ class HttpRequests:
         """The URL, if its host may be called. Raises PermanentError."""
         try:
             url = httpx.URL(address)
-        except httpx.InvalidURL as error:
+            host = f"[{url.host}]" if ":" in url.host else url.host.lower()
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise PermanentError(f"{shorten(address)!r} is no URL: {error}", code="invalid_url") from None
         if url.userinfo:
             raise PermanentError("a URL with a user name or password is refused", code="host_not_allowed")
-        host = f"[{url.host}]" if ":" in url.host else url.host.lower()
         port = url.port or (443 if url.scheme == "https" else 80)
         if self._allow.isdisjoint({host, f"{host}:{port}"}):
             reason = f"the host {shorten(host)}:{port} is not listed in FANOUT_HTTP_ALLOW"
@@ -166,4 +166,8 @@ def _parsed(data: bytes, response: "httpx.Response") -> Any:
             return json.loads(data)
         except (ValueError, RecursionError):
             pass
-    return data.decode(response.charset_encoding or "utf-8", "replace")
+    try:
+        return data.decode(response.charset_encoding or "utf-8", "replace")
+    except (LookupError, ValueError):
+        # A charset that nobody knows, or that is none for texts.
+        return data.decode("utf-8", "replace")

@@ -43,7 +43,6 @@ class UnknownHandlerRows:
 
     handler: str
     batches: int
-    oldest: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +118,11 @@ class HealthStore:
         """What workers hold that have been silent for that long."""
         return [StaleClaim(**record) for record in await self._fetch("list_stale_claims", silent_for, SEARCHED_ROWS)]
 
-    async def list_keys_without_batch(
-        self, names: Sequence[tuple[str, str]], closed_for: timedelta
-    ) -> list[tuple[int, bool]]:
-        """Which of these handlers and keys have no open batch, by place, and whether they have a closed one."""
+    async def list_keys_without_batch(self, names: Sequence[tuple[str, str]], closed_for: timedelta) -> list[int]:
+        """The places of these handlers and keys that have no batch, or none that was open within that time."""
         handlers, keys = [name[0] for name in names], [name[1] for name in names]
         found = await self._fetch("list_keys_without_batch", handlers, keys, closed_for)
-        return [(record["place"] - 1, record["closed"]) for record in found]
+        return [record["place"] - 1 for record in found]
 
     async def list_clock_witnesses(self, within: timedelta, limit: int) -> list[ClockWitness]:
         """The newest batches that can tell whether two clocks agree."""

@@ -38,17 +38,14 @@ class Crew:
 class ItemStanding:
     """One item; `due_at` is given while it lies ahead, `worker` is who claimed it last, `live` whether that one is."""
 
-    seq: int
     status: ItemStatus
     attempts: int
-    crashes: int
     code: str | None
     error_type: str | None
     claimed_at: datetime | None
     settled_at: datetime | None
     due_at: datetime | None
     worker: str | None
-    seen_at: datetime | None
     live: bool
 
 

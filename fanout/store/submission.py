@@ -42,7 +42,7 @@ class Submission:
                 STATEMENTS["lock_key"], handler, key, batch_id, timeout=KEY_WAIT_SECONDS
             )
         except (TimeoutError, asyncpg.DeadlockDetectedError):
-            raise KeyBusy(handler, key, KEY_WAIT_SECONDS) from None
+            raise KeyBusy(handler, key) from None
         # A caller's connection may have a codec of its own.
         return UUID(str(owner))
 

@@ -80,9 +80,6 @@ class LastSweep:
     began_at: datetime
     ended_at: datetime
     age_seconds: float
-    examined: int
-    healed: int
-    failed: int
 
 
 class SweepStore:

@@ -1,5 +1,6 @@
 """`doctor` finds what was made wrong, nothing else, and nothing where all is well."""
 
+import asyncio
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ import pytest
 from fanout.builds import build
 from fanout.client.row_checks import of_settings, skew
 from fanout.client.run_checks import of_server_version
-from fanout.client.schedule_checks import is_late
+from fanout.client.schedule_checks import ScheduleChecks, is_late
 from fanout.client.sweep_schedule import SweepSchedule
 from fanout.devstack import Stack
 from fanout.devstack.postgres import CLUSTER_NAME
@@ -66,6 +67,12 @@ async def test_seven_schedules_for_one_thing_are_named_with_the_commands_that_de
     assert found.fix.count("temporal schedule delete") == 6
     assert "--schedule-id 'nightly 6'" in found.fix
     assert "nightly 0" not in found.fix
+    # Deleted while they are looked at.
+    checks = ScheduleChecks(fanout.client.store, fanout.temporal, fanout.settings, fanout.client.starter.database_id)
+    deleting = (fanout.temporal.get_schedule_handle(each).delete() for each in ids[2:])
+    looking = asyncio.create_task(checks.check_schedules())
+    await asyncio.gather(*deleting)
+    assert {each.code for each in await looking} == {"duplicate_schedules"}
 
 
 async def test_the_sweepers_schedule_is_looked_at(fanout: Deployment) -> None:
@@ -196,6 +203,17 @@ async def test_many_new_batches_at_one_moment_are_a_surge(fanout: Deployment) ->
     told = await surge(7, alike=True, handler="test.echo")
     assert told is not None
     assert told.startswith("7 batches of test.echo were made within a second")
+    # Many different ones at one time, and at another fewer with the same items: told are numbers of one second.
+    await fanout.pool.execute(
+        """insert into fanout.batches (id, handler, key, workflow_id, fingerprint, total, created_at)
+        select gen_random_uuid(), 'a.crowd', n::text, n::text,
+               sha256(case when n <= 25 then n else 0 end::text::bytea), 1,
+               now() - case when n <= 25 then interval '30 minutes' else interval '10 minutes' end
+        from generate_series(1, 31) n"""
+    )
+    crowd, _ = await fanout.client.store.health.list_surges(HOUR, 20, 5)
+    assert (crowd.handler, crowd.together, crowd.alike) == ("a.crowd", 6, 6)
+    assert timedelta(minutes=9) < datetime.now(UTC) - crowd.at < timedelta(minutes=12)
 
 
 async def test_clocks_that_differ_are_found(fanout: Deployment) -> None:

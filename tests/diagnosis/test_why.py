@@ -1,6 +1,7 @@
 """`why` names the reason that is there, for every one that can be made, on real servers."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,6 +53,9 @@ async def test_a_batch_without_a_worker_says_which_is_missing(fanout: Deployment
     found = await becomes(batch, Reason.NO_WORKER_HAS_THE_HANDLER)
     assert "test.echo" in found.detail
     assert await reason(batch, "0") == "no_worker_has_the_handler"
+    # As if the last worker that had it had ended since the batch was read.
+    row = replace(await batch.read(), workers=1)
+    assert (await fanout.client.inquiry.why_batch(row)).reason.value == "no_worker_has_the_handler"
     with pytest.raises(UnknownItem):
         await batch.why("nope")
     said = fanout.run("why", "nobody.knows/k", "--json")

@@ -55,8 +55,10 @@ WRONG: list[tuple[str, str, str]] = [
     ("items", "items = [{key = 'a', payload = 1}, {key = 'a', payload = 2}]", "'a' stands at positions 0 and 1"),
     ("items", "items = [nan]", "not JSON"),
     ("payload", f"payload = '{'x' * 1_000_001}'", "the limit is 1000000"),
-    ("sql", "sql = ''", "at least 1 character"),
+    ("sql", "sql = ''", "1 to 100,000 characters"),
+    ("sql", r'sql = "select 1 -- \u0000"', "U+0000"),
     ("glob", "glob = 'papers/*.pdf'", "it starts with /"),
+    ("glob", r'glob = "/in/\u0000/*"', "U+0000"),
     ("key", "key = '{when}'", "it can name {schedule}, {time}, {local}, {date}"),
     ("key", "key = '{time:%H}'", "it can name"),
     ("key", "key = '{'", "'{'"),
@@ -158,8 +160,15 @@ def test_code_declares_what_a_file_does() -> None:
         "items": [{"key": "a", "payload": {"at": "P1D"}}],
         "dedup": "604800s",
     }
-    nothing = Schedule(id="s", handler="h", cron="@daily", payload=None)
-    assert nothing.request["items"] == [{"key": "0", "payload": None}]
-    for wrong in ({"interval": timedelta(milliseconds=1500)}, {"interval": timedelta(hours=1), "cron": "@daily"}):
+    nothing = Schedule(id="s", handler="h", cron=" @daily\n", payload=None)
+    assert (nothing.cron, nothing.request["items"]) == ("@daily", [{"key": "0", "payload": None}])
+    unnamed = Schedule(id="s", handler="h", cron="@daily", items=[Item(1), Item({"key": "k", "payload": 2})])
+    assert unnamed.request["items"] == [{"key": "0", "payload": 1}, {"key": "1", "payload": {"key": "k", "payload": 2}}]
+    short = timedelta(milliseconds=1500)
+    for wrong in (
+        {"interval": short},
+        {"cron": "@daily", "dedup": short},
+        {"interval": timedelta(hours=1), "cron": "@daily"},
+    ):
         with pytest.raises(ValidationError):
             Schedule(id="s", handler="h", items=[], **wrong)

@@ -16,6 +16,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 from fanout import BatchHandle
+from fanout.store.statements import STATEMENTS
 from tests.diagnosis.support import examine
 from tests.ledger import calls, closed, start_worker
 from tests.schedules.support import changes, declared, on_server, trigger
@@ -175,14 +176,24 @@ async def test_a_cancel_ends_a_start_that_can_store_nothing(fanout: Deployment) 
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
 
 
-async def status_of(fanout: Deployment, run: Run) -> WorkflowExecutionStatus | None:
-    return (await fanout.temporal.get_workflow_handle(run.id, run_id=run.run_id).describe()).status
+async def status_of(fanout: Deployment, run: Run, run_id: str | None = None) -> WorkflowExecutionStatus | None:
+    return (await fanout.temporal.get_workflow_handle(run.id, run_id=run_id or run.run_id).describe()).status
+
+
+async def has(fanout: Deployment, run: Run, kind: str) -> bool:
+    history = await fanout.temporal.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+    return any(event.HasField(f"{kind}_event_attributes") for event in history.events)  # type: ignore[arg-type]
 
 
 async def waits(fanout: Deployment, run: Run) -> bool:
     """Whether the run has told Temporal that it waits for its batch."""
-    history = await fanout.temporal.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-    return any(event.HasField("timer_started_event_attributes") for event in history.events)
+    return await has(fanout, run, "timer_started")
+
+
+LOOKS = """
+select count(*) > 0 from pg_stat_activity
+where datname = current_database() and wait_event_type = 'Lock' and starts_with(query, left($1, 100))
+"""
 
 
 async def is_true(check: Callable[[], Awaitable[Any]], expected: Any) -> bool:
@@ -190,7 +201,7 @@ async def is_true(check: Callable[[], Awaitable[Any]], expected: Any) -> bool:
 
 
 async def test_a_schedule_whose_batch_is_open_skips_its_next_start(fanout: Deployment) -> None:
-    """Its run lasts as long as the batch; a reset of the run, too, waits for the batch that it has made."""
+    """Its run lasts as long as the batch; so do a reset of it, and the run that goes on from a history grown long."""
     await start_worker(fanout)
     await changes(fanout, declared("busy", handler="case.deaf", items=[1]))
     await trigger(fanout, "busy")
@@ -214,6 +225,11 @@ async def test_a_schedule_whose_batch_is_open_skips_its_next_start(fanout: Deplo
     )
     again = fanout.temporal.get_workflow_handle(run.id, run_id=done.run_id)
     assert (await again.describe()).status is WorkflowExecutionStatus.RUNNING
+    for _ in range(5):
+        # Beyond the size at which the server suggests a new one.
+        await again.signal("nobody listens", "x" * 1_000_000)
+    goes_on = WorkflowExecutionStatus.CONTINUED_AS_NEW
+    await eventually(partial(is_true, lambda: status_of(fanout, run, done.run_id), goes_on), 60)
     (fanout.folder / "go").touch()
     told = await asyncio.wait_for(again.result(), 90)
     assert (told["batch_id"], told["outcome"]) == (str(batch.batch_id), "started")
@@ -235,7 +251,13 @@ async def test_cancel_other_cancels_the_batch_that_is_open_also_a_paused_one(fan
     assert status.status == "cancelled"
     older, newer = await runs(fanout, "busy", 2)
     await eventually(partial(is_true, partial(status_of, fanout, older), WorkflowExecutionStatus.CANCELED), 60)
-    await fanout.temporal.get_workflow_handle(newer.id).cancel()
+    await eventually(partial(waits, fanout, newer), 60)
+    async with fanout.pool.transaction() as connection:
+        # While the run looks at the batch, which takes long, and is not asleep.
+        await connection.execute("lock table fanout.progress in access exclusive mode")
+        await eventually(partial(fanout.pool.fetchval, LOOKS, STATEMENTS["read_batch"]), 60)
+        await fanout.temporal.get_workflow_handle(newer.id).cancel()
+        await eventually(partial(has, fanout, newer, "workflow_execution_cancel_requested"), 60)
     await eventually(partial(is_true, partial(status_of, fanout, newer), WorkflowExecutionStatus.CANCELED), 60)
     assert await fanout.pool.fetchval("select count(*) from fanout.batches where status = 'cancelled'") == 2
 

@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from fanout.client.clock_changes import clock_changes
-from fanout.client.schedule_preview import MARGIN, Preview
-from fanout.client.schedule_warnings import about_clock_change
+from fanout.client.schedule_preview import Preview
 from fanout.errors import InvalidRequest
 from tests.schedules.support import changes, declared, on_server, server_ids, write
 from tests.support import Deployment
@@ -60,7 +59,7 @@ def clock_warnings(preview: Preview) -> list[str]:
 
 
 async def test_a_preview_tells_of_starts_that_a_clock_change_takes_away(fanout: Deployment) -> None:
-    spring, autumn = sorted(clock_changes(ZoneInfo("Europe/Berlin"), NOW, NOW + timedelta(days=366)), key=not_forward)
+    spring, autumn = sorted(clock_changes(ZoneInfo("Europe/Berlin"), NOW, NOW + YEAR), key=not_forward)
     at_night = await fanout.client.schedules.preview(declared(cron="30 2 * * *", **BERLIN))
     [told] = clock_warnings(at_night)
     day = f"{spring.before:%Y-%m-%d}"
@@ -72,11 +71,42 @@ async def test_a_preview_tells_of_starts_that_a_clock_change_takes_away(fanout: 
     assert [told.partition(" at ")[0] for told in often] == [
         f"on {autumn.before:%Y-%m-%d} the clock is put back from 03:00 to 02:00: no start"
     ]
+    # More times than the server tells at once.
+    [told] = clock_warnings(await fanout.client.schedules.preview(declared(cron="0/15 * * * * * *", **BERLIN)))
+    assert told.partition(" and ")[0].endswith(": no start at 02:00:30, 02:00:45, 02:01, 02:01:15, 02:01:30")
     for quiet in ({"cron": "30 2 * * *"}, {"cron": "0 12 * * *", **BERLIN}, {"interval": timedelta(hours=1), **BERLIN}):
         assert clock_warnings(await fanout.client.schedules.preview(declared(**quiet))) == []
 
 
+HALF_AN_HOUR = [
+    ("15 2 * * *", ["forward from 02:00 to 02:30: no start at 02:15, but at 02:45"]),
+    ("15 1 * * *", ["back from 02:00 to 01:30: a start at 01:45 too"]),
+    ("0,30 2 * * *", ["forward from 02:00 to 02:30: no start at 02:00"]),
+    ("10 * * * *", ["back from 02:00 to 01:30: a start at 01:40 too"]),
+    ("30 2 * * *", []),
+    ("45 1 * * *", []),
+]
+
+
+async def test_a_clock_that_is_put_by_half_an_hour_moves_starts_and_adds_some(fanout: Deployment) -> None:
+    for cron, expected in HALF_AN_HOUR:
+        told = clock_warnings(
+            await fanout.client.schedules.preview(declared(cron=cron, time_zone="Australia/Lord_Howe"))
+        )
+        assert [each.partition("the clock is put ")[2] for each in told] == expected, cron
+
+
+async def test_a_clock_that_is_put_back_at_midnight_shows_the_day_before_once_more(fanout: Deployment) -> None:
+    [told] = clock_warnings(
+        await fanout.client.schedules.preview(declared(cron="30 23 * * *", time_zone="America/Santiago"))
+    )
+    [autumn] = [each for each in clock_changes(ZoneInfo("America/Santiago"), NOW, NOW + YEAR) if not each.forward]
+    day = autumn.before - timedelta(days=1)
+    assert told == f"on {day:%Y-%m-%d} the clock is put back from 00:00 to 23:00: two starts at 23:30"
+
+
 NOW = datetime.now(UTC).replace(microsecond=0)
+YEAR = timedelta(days=366)
 
 
 def not_forward(change: Any) -> bool:
@@ -93,7 +123,7 @@ def not_forward(change: Any) -> bool:
     ],
 )
 def test_clock_changes_are_found_to_the_second(zone: str, earlier: str, later: str, hours: float) -> None:
-    forward = [each for each in clock_changes(ZoneInfo(zone), NOW, NOW + timedelta(days=366)) if each.forward]
+    forward = [each for each in clock_changes(ZoneInfo(zone), NOW, NOW + YEAR) if each.forward]
     [change] = forward
     assert (f"{change.earlier:%H:%M}", f"{change.later:%H:%M}") == (earlier, later)
     assert change.after - change.before == timedelta(hours=hours)
@@ -103,16 +133,6 @@ def test_clock_changes_are_found_to_the_second(zone: str, earlier: str, later: s
 def test_a_zone_without_clock_changes_has_none() -> None:
     for zone in ("UTC", "Asia/Tokyo"):
         assert list(clock_changes(ZoneInfo(zone), NOW, NOW + timedelta(days=800))) == []
-
-
-def test_two_starts_at_one_reading_of_the_clock_are_told() -> None:
-    """No server of this version makes them; another one may."""
-    changes = clock_changes(ZoneInfo("Europe/Berlin"), NOW, NOW + timedelta(days=366))
-    [autumn] = [each for each in changes if not each.forward]
-    reading = autumn.earlier + timedelta(minutes=30)
-    [warned] = about_clock_change(autumn, [reading], [reading, reading], [reading])
-    assert "put back from 03:00 to 02:00: two starts at 02:30" in warned.detail
-    assert timedelta(hours=2) < MARGIN
 
 
 async def test_the_command_line_previews_a_file_and_applies_nothing(fanout: Deployment, tmp_path: Path) -> None:

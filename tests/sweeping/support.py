@@ -27,7 +27,7 @@ from fanout import BatchHandle
 from fanout.client.submitting import SubmitOptions, store_batch
 from fanout.client.sweeping import Sweeping, SweepReport
 from fanout.metrics import NO_METERS, Meters
-from fanout.store import FIRST, QuietBatch, SweepStore, check_schema
+from fanout.store import FIRST, QuietBatch, SweepStore
 from tests.support import Deployment, WorkerProcess, eventually
 
 EVERY_SECONDS = 2.0
@@ -55,11 +55,9 @@ async def sweeper(
 ) -> Sweeping:
     """A sweeper in this process, with the tests' short interval."""
     settings = fanout.settings.with_values({"sweep_every_seconds": EVERY_SECONDS, "stall_after_seconds": STALL_SECONDS})
-    sweeps = store(fanout.pool, timedelta(seconds=settings.heartbeat_seconds))
     client = fanout.client
-    database_id = await check_schema(fanout.pool)
-    witness = temporal or client.temporal
-    made = Sweeping(sweeps, client.store, witness, client.starter, database_id, settings, meters)
+    made = Sweeping(client.store, temporal or client.temporal, client.starter, settings, meters)
+    made._sweeps = store(fanout.pool, timedelta(seconds=settings.heartbeat_seconds))
     if limit_seconds is not None:
         made._limit_seconds = limit_seconds
     return made

@@ -11,7 +11,7 @@ select clock_timestamp() as at,
 
 -- name: list_surges
 -- Handlers of which many batches were made within one second, among the newest $2 of the last $1: $3 of any, or $4 with the same
--- items. Batches that tell of another's end come together by nature.
+-- items; of each the second with the most of these. Batches that tell of another's end come together by nature.
 with recent as (
     select handler, fingerprint, created_at from fanout.batches
     where created_at > clock_timestamp() - $1::interval and key !~ '^[0-9a-f-]{36}/[0-9]+/closed$'
@@ -25,14 +25,13 @@ with recent as (
                           range between interval '1 second' preceding and current row) as alike
     from recent
 )
-select handler, max(together) as together, max(alike) as alike, (array_agg(created_at order by together desc))[1] as at
-from counted group by handler
-having max(together) >= $3::integer or max(alike) >= $4::integer
-order by handler;
+select distinct on (handler) handler, together, alike, created_at as at
+from counted where together >= $3::integer or alike >= $4::integer
+order by handler, alike desc, together desc;
 
 -- name: list_unknown_handlers
 -- Handlers of batches that could run, which no live worker has.
-select b.handler, count(*) as batches, (array_agg(b.id order by b.created_at))[1] as oldest
+select b.handler, count(*) as batches
 from fanout.batches b
 where b.closed_at is null and b.status in ('pending', 'processing')
   and not exists (select from fanout.workers w
@@ -81,7 +80,7 @@ limit 20;
 
 -- name: list_keys_without_batch
 -- Of these handlers and keys the places of those whose batches have all been closed for $3, or that have none.
-select g.place, b.batches > 0 as closed
+select g.place
 from unnest($1::text[], $2::text[]) with ordinality as g(handler, key, place)
 cross join lateral (
     select count(*) as batches, max(closed_at) as closed_at, bool_or(closed_at is null) as open

@@ -91,9 +91,10 @@ select fanout.emit(batch_id, jsonb_build_array(jsonb_build_object('kind', 'swept
 from noted;
 
 -- name: tell_once
--- An event of a standstill, unless its batch was told of it before, or is closed by now.
+-- An event of a standstill, unless its batch was told of it before, or is closed by now. A pass does not wait for whoever holds
+-- the row: what it has to tell it tells the next time, or in its report alone.
 with batch as materialized (
-    select id from fanout.batches where id = $1 and closed_at is null for share
+    select id from fanout.batches where id = $1 and closed_at is null for share skip locked
 ), first as (
     update fanout.sweeps set told = told || $2::text
     where batch_id = (select id from batch) and not told @> array[$2::text]
@@ -113,5 +114,5 @@ on conflict (singleton) do update
         healed = excluded.healed, failed = excluded.failed, resume_after = excluded.resume_after;
 
 -- name: read_last_sweep
-select began_at, ended_at, extract(epoch from clock_timestamp() - ended_at)::float8 as age_seconds, examined, healed, failed
+select began_at, ended_at, extract(epoch from clock_timestamp() - ended_at)::float8 as age_seconds
 from fanout.last_sweep;

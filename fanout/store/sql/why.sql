@@ -32,8 +32,8 @@ select t.slots, (
 from total t;
 
 -- name: read_item_standing
-select r.seq, r.status, r.attempts, r.crashes, r.error ->> 'code' as code, r.error ->> 'type' as error_type, r.claimed_at,
-       r.settled_at, case when r.due_at > clock_timestamp() then r.due_at end as due_at, w.identity as worker, w.seen_at,
+select r.status, r.attempts, r.error ->> 'code' as code, r.error ->> 'type' as error_type, r.claimed_at, r.settled_at,
+       case when r.due_at > clock_timestamp() then r.due_at end as due_at, w.identity as worker,
        coalesce(w.seen_at > clock_timestamp() - $3::interval, false) as live
 from fanout.items i
 join fanout.results r on r.batch_id = i.batch_id and r.seq = i.seq
