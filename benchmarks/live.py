@@ -85,12 +85,15 @@ async def measure(rig: Rig, items: int, pairs: int) -> Measured:
 
 async def run_watched(rig: Rig, server: "Server", page: Page, items: int) -> float:
     """Seconds from submit to close with all readers connected and the page open; they must see the close soon after."""
+    address = f"http://{HOST}:{server.port}/#/"
+    await page.goto(address)
+    await page.locator("#connection", has_text="Live").wait_for()
     began = time.monotonic()
     batch = await rig.client.submit("bench.noop", (None for _ in range(items)))
     async with AsyncExitStack() as held:
         entering = [held.enter_async_context(reading(server, batch.batch_id)) for _ in range(READERS)]
         readers = await asyncio.gather(*entering)
-        await page.goto(f"http://{HOST}:{server.port}/#/batches/{batch.batch_id}")
+        await page.goto(f"{address}batches/{batch.batch_id}")
         await rig.finish(batch)
         seconds = time.monotonic() - began
         await asyncio.wait_for(asyncio.gather(*(reader.closed.wait() for reader in readers)), READY_SECONDS)

@@ -165,4 +165,5 @@ async def visitors(endpoint: str) -> AsyncIterator[Visiting]:
         finally:
             for visitor in made:
                 await visitor.page.context.close()
-    assert [complaint for visitor in made for complaint in visitor.complaints] == []
+    complaints = [complaint for visitor in made for complaint in visitor.complaints]
+    assert not complaints, complaints

@@ -114,6 +114,8 @@ async def test_a_batch_is_watched_to_its_end_and_retried_by_group(
         await page.get_by_role("heading", name=part).wait_for(state="hidden")
     await page.reload()
     await visitor.until(".notice", "Its items and results were purged")
+    # What it asked for before it knew was refused, as the browser notes.
+    visitor.complaints = [each for each in visitor.complaints if "status of 422" not in each]
 
 
 WATCH_COUNTS = """() => {

@@ -71,7 +71,12 @@ async def test_what_an_operator_changed_is_brought_back_but_for_a_pause_and_its_
         spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(minutes=1))])
         return ScheduleUpdate(replace(given.description.schedule, spec=spec))
 
+    async def updated() -> bool:
+        return bool((await on_server(fanout)).schedule.spec.intervals)
+
     await handle.update(every_minute)
+    # The server drops a pause that comes together with an update.
+    await eventually(updated)
     await handle.pause(note="until monday")
     assert await changes(fanout, wanted) == {"nightly": "updated"}
     found = (await on_server(fanout)).schedule
