@@ -53,6 +53,7 @@ from workflows.sweeper import Sweeper, SweepTick
 START_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 STICKY_SECONDS = timedelta(seconds=3)
+DEADLOCK_SECONDS = 30
 BATCH_CONNECTIONS = 4
 IDENTITY_CHARACTERS = 200
 # What a drain may take beyond the grace time: interrupted handlers are waited for and rows are written back.
@@ -226,7 +227,7 @@ def make_batch_worker(
     temporal: Client, settings: Settings, identity: str, activities: Sequence[Callable[..., Any]]
 ) -> Worker:
     """The half of the Temporal worker that runs workflows, with their short local activities."""
-    return Worker(
+    worker = Worker(
         temporal,
         task_queue=settings.names.task_queue,
         workflows=[Batch, Shard, Sweeper, SweepTick],
@@ -238,6 +239,9 @@ def make_batch_worker(
         sticky_queue_schedule_to_start_timeout=STICKY_SECONDS,
         deployment_config=unversioned(),
     )
+    # Nothing public sets it: docs/decisions/0028.
+    worker._workflow_worker._deadlock_timeout_seconds = DEADLOCK_SECONDS  # type: ignore[union-attr]
+    return worker
 
 
 def make_range_worker(temporal: Client, settings: Settings, identity: str, engine: Engine) -> Worker:

@@ -52,6 +52,14 @@ async def test_everything_replays_when_nothing_is_cached(fanout: Deployment) -> 
     assert (status.status, status.completed) == ("completed", 5_500)
 
 
+async def test_a_workflow_that_gets_no_processor_is_not_taken_for_a_deadlock(fanout: Deployment) -> None:
+    """The SDK would break it off in the middle, and might never get it out of that worker again."""
+    worker = await fanout.start_worker(handlers="tests.handlers.starved")
+    batch = await fanout.client.submit("starved.echo", range(3))
+    assert (await asyncio.wait_for(batch.wait(), 60)).completed == 3
+    assert "deadlock" not in worker.log.read_text().lower()
+
+
 async def first_task(fanout: Deployment, workflow_id: str) -> int:
     """The id of the first completed workflow task: a point that every run can be reset to."""
     async for event in fanout.temporal.get_workflow_handle(workflow_id).fetch_history_events():

@@ -3,8 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from pydantic_core import to_jsonable_python
@@ -60,7 +60,8 @@ class Output:
 
     def show(self, *views: RenderableType) -> None:
         """Something for people, at once."""
-        with self._console.capture() as captured:
+        # At its end a capture writes to the stream after all, if only nothing.
+        with _writing(), self._console.capture() as captured:
             for view in views:
                 self._console.print(view)
         # Tables are padded to their full width, which only a terminal's background could need.
@@ -69,26 +70,29 @@ class Output:
 
     def write(self, text: str) -> None:
         """Writes to stdout as it is; raises OutputClosed."""
-        try:
+        with _writing():
             self._stream.write(text)
-        except BrokenPipeError:
-            raise OutputClosed from None
-        except OSError as error:
-            raise OutputFailed(error) from None
 
     def flush(self) -> None:
         """Hands on what was written; raises OutputClosed."""
-        try:
+        with _writing():
             self._stream.flush()
-        except BrokenPipeError:
-            raise OutputClosed from None
-        except OSError as error:
-            raise OutputFailed(error) from None
 
     def note(self, *lines: str) -> None:
         """Lines on stderr; that nobody reads them is no error."""
         with suppress(OSError):
             print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """What goes wrong with the stream is no server's fault."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise OutputClosed from None
+    except OSError as error:
+        raise OutputFailed(error) from None
 
 
 def _console(stream: TextIO) -> Console:

@@ -1,7 +1,8 @@
 """`serve`: the HTTP interface, for as long as the command runs."""
 
+import asyncio
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated
@@ -22,8 +23,9 @@ async def serve(
 
     Without FANOUT_API_TOKEN it listens on loopback only. Its requests are logged with --log-level info.
     """
-    http = _load()
-    with ExitStack() as sockets:
+    # A signal that comes before it listens ends it as well as one that finds it at work.
+    with suppress(asyncio.CancelledError, KeyboardInterrupt), ExitStack() as sockets:
+        http = _load()
         listeners = [sockets.enter_context(each) for each in http.listen(host, port, session.settings)]
         await _serve(session, http, host, listeners)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
+from urllib.parse import unquote_to_bytes
 
 from fastapi.dependencies.models import Dependant
 from fastapi.requests import Request
@@ -13,10 +14,17 @@ from fanout.http.problems import Refusal
 
 
 def check_query(request: Request, dependant: Dependant) -> None:
-    """Raises Refusal for a name that no part of the endpoint takes, and for one that stands twice where one will do."""
+    """Raises Refusal for a name that no part of the endpoint takes, and for one that stands twice where one will do.
+
+    And for bytes that are no UTF-8: they would all be read as the same sign, and different keys as one.
+    """
     given = request.query_params
     if not given:
         return
+    try:
+        unquote_to_bytes(request.scope["query_string"]).decode()
+    except UnicodeDecodeError:
+        raise Refusal(422, InvalidRequest.code, "the query is not UTF-8") from None
     lists = dict(_names(dependant))
     for name in given:
         if name not in lists:

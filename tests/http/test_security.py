@@ -12,7 +12,7 @@ from fastapi.security import APIKeyQuery
 from fanout.errors import InvalidSetting
 from fanout.http import Rules, Sessions, app, bearer, router
 from fanout.settings import Settings
-from tests.http.support import caller, problem
+from tests.http.support import JSON_LINES, caller, problem
 from tests.support import Deployment
 
 TOKEN = "a long random text"
@@ -185,6 +185,16 @@ async def test_what_an_app_around_takes_from_the_query_is_let_through(fanout: De
         assert (await api.get(path)).status_code == 200
         problem(await api.get(f"{path}&tenants=b"), 422, "invalid_request")
         problem(await api.get(f"{path}&tenant=a"), 422, "invalid_request")
+
+
+async def test_a_query_that_is_not_utf_8_is_refused(fanout: Deployment) -> None:
+    """Read as the sign for what cannot be read, two keys would be one."""
+    async with caller(app(fanout.client)) as api:
+        for key in ("bad%fe", "bad%ff"):
+            path = f"/batches?handler=test.echo&allow_unknown=true&key={key}"
+            problem(await api.post(path, content=b"1", headers=JSON_LINES), 422, "invalid_request")
+        problem(await api.get("/batches?handler=%ff"), 422, "invalid_request")
+    assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
 
 
 async def test_a_status_that_only_an_app_around_knows_is_a_problem_too(fanout: Deployment) -> None:

@@ -126,6 +126,20 @@ async def test_a_server_stores_whole_submits_and_ends_after_its_last_answer(fano
     assert await fanout.pool.fetchval("select total from fanout.batches") == 4
 
 
+async def test_a_signal_while_it_starts_is_a_good_end_too(fanout: Deployment) -> None:
+    """Sent once it has named its servers, before it answers."""
+    log = fanout.folder / "early.log"
+    process = start(log, fanout.environment)
+
+    async def connects() -> bool:
+        return "Temporal " in log.read_text()
+
+    await eventually(connects)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(process.wait, 60) == 0, log.read_text()
+    process.communicate()
+
+
 async def test_a_signal_after_the_first_line_is_a_good_end_and_one_that_stalls_is_told(fanout: Deployment) -> None:
     async with served(fanout) as server:
         server.process.send_signal(signal.SIGTERM)

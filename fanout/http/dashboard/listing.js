@@ -98,7 +98,7 @@ export class Listing {
   }
 
   tell(problem) {
-    this.app.connection(problem?.passing ? "reconnecting" : "live");
+    this.app.connection(!problem ? "live" : problem.passing ? "reconnecting" : null);
     this.app.problem(problem?.status === 0 ? null : problem, this.problems);
   }
 
@@ -170,6 +170,6 @@ function explain(filter, next) {
   }
   return [
     make("p", {}, "There is no batch yet. One is submitted like this:"),
-    make("pre", { tabindex: "0" }, "python starter.py submit HANDLER ITEMS.jsonl"),
+    make("pre", { tabindex: "0" }, "python starter.py submit HANDLER --items ITEMS.jsonl"),
   ];
 }
