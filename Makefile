@@ -48,5 +48,6 @@ ifdef SEED
 else
 	@FANOUT_CHAOS=1 $(BIN)/python -m pytest -s -m 'chaos or not chaos' \
 		tests/chaos tests/store/test_state_machine.py tests/faults tests/sweeping tests/diagnosis tests/test_keys.py \
-		tests/test_poison.py tests/test_cancel_races.py tests/test_deploys.py tests/test_temporal_starts.py $(ARGS)
+		tests/test_sql_items.py tests/http/test_submits.py tests/test_poison.py tests/test_cancel_races.py tests/test_deploys.py \
+		tests/test_temporal_starts.py $(ARGS)
 endif

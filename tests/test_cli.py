@@ -285,7 +285,9 @@ def test_whoever_closes_the_outputs_gets_no_answer_and_no_fault(fanout: Deployme
 async def test_a_full_disk_is_no_servers_fault(fanout: Deployment, options: tuple[str, ...]) -> None:
     await fanout.client.submit("test.echo", [1], allow_unknown=True)
     full = ("sh", "-c", 'exec "$@" >/dev/full', "sh", sys.executable, "starter.py", "list", *options)
-    done = subprocess.run(full, cwd=ROOT, env=fanout.environment, capture_output=True, text=True, check=False)
+    done = await asyncio.to_thread(
+        subprocess.run, full, cwd=ROOT, env=fanout.environment, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, "output_failed: the answer cannot be written" in done.stderr) == (2, True), done.stderr
 
 
