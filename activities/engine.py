@@ -252,11 +252,12 @@ class Engine:
 
     async def _look_at_batches(self) -> None:
         """Tells the attempts whose batch moved on: their next claim would find out, a long item would not."""
-        watched = {attempt.batch_id for attempt in self._attempts}
+        # Not those that begin meanwhile: of their batches nothing was read, which is no word of an end.
+        watched = list(self._attempts)
         if not watched:
             return
-        currency = await self.store.read_currency(watched)
-        for attempt in list(self._attempts):
+        currency = await self.store.read_currency({attempt.batch_id for attempt in watched})
+        for attempt in watched:
             status, epoch = currency.get(attempt.batch_id, (BatchStatus.CANCELLED, 0))
             attempt.on_currency(status, epoch)
 
