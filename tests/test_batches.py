@@ -65,6 +65,19 @@ async def test_running_items_finish_within_the_grace_time(fanout: Deployment) ->
     assert (await batch.wait()).status == "completed"
 
 
+async def test_items_that_begin_while_the_states_of_batches_are_read_run_once(fanout: Deployment) -> None:
+    """Their batch was not asked about, which is no sign of its end."""
+    await fanout.start_worker(handlers="tests.handlers.late_watch", FANOUT_TEST_LEDGER=str(fanout.folder))
+    long = await fanout.client.submit("late.work", [8.0])
+    ledger = fanout.folder / f"{long.batch_id}-0"
+    await eventually(lambda: asyncio.to_thread(ledger.exists))
+    for _ in range(4):
+        batch = await fanout.client.submit("late.work", [1.2] * 3)
+        assert (await asyncio.wait_for(batch.wait(), 60)).completed == 3
+        starts = [(fanout.folder / f"{batch.batch_id}-{seq}").read_text().count("\n") for seq in range(3)]
+        assert starts == [1, 1, 1]
+
+
 async def test_a_result_that_postgresql_refuses_fails_its_item_alone(fanout: Deployment) -> None:
     await fanout.pool.execute(
         """create function refuse() returns trigger language plpgsql as $$ begin
