@@ -264,8 +264,7 @@ async def test_only_the_owner_gets_in(home: Path) -> None:
 
 
 def listeners(pids: set[int]) -> set[str]:
-    """The addresses, as the kernel writes them, that the processes listen on."""
-    # Of one that ends meanwhile there is nothing to find, and no error.
+    """The addresses, as the kernel writes them, that the processes listen on; none of one that has ended."""
     sockets = {os.path.basename(os.path.realpath(link)) for pid in pids for link in glob(f"/proc/{pid}/fd/*")}
     lines = [
         line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
