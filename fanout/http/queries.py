@@ -1,4 +1,4 @@
-"""The names in a request's query: what nobody reads is refused, as a misspelt filter would answer everything."""
+"""What a request asks for: what nobody reads is refused, as a misspelt filter would answer everything."""
 
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
@@ -14,17 +14,12 @@ from fanout.http.problems import Refusal
 
 
 def check_query(request: Request, dependant: Dependant) -> None:
-    """Raises Refusal for a name that no part of the endpoint takes, and for one that stands twice where one will do.
-
-    And for bytes that are no UTF-8: they would all be read as the same sign, and different keys as one.
-    """
+    """Raises Refusal for a name that no part of the endpoint takes, and for one that stands twice where one will do."""
     given = request.query_params
     if not given:
         return
-    try:
-        unquote_to_bytes(request.scope["query_string"]).decode()
-    except UnicodeDecodeError:
-        raise Refusal(422, InvalidRequest.code, "the query is not UTF-8") from None
+    if not is_utf_8(request.scope["query_string"]):
+        raise Refusal(422, InvalidRequest.code, "the query is not UTF-8")
     lists = dict(_names(dependant))
     for name in given:
         if name not in lists:
@@ -32,6 +27,15 @@ def check_query(request: Request, dependant: Dependant) -> None:
             raise _refusal(name, f"there is no {shorten(repr(name))} in the query{others}")
         if not lists[name] and len(given.getlist(name)) > 1:
             raise _refusal(name, f"{name} stands {len(given.getlist(name))} times in the query")
+
+
+def is_utf_8(quoted: bytes) -> bool:
+    """Whether a part of an address can be read: all bytes that cannot read alike, and different keys as one."""
+    try:
+        unquote_to_bytes(quoted).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _refusal(name: str, detail: str) -> Refusal:

@@ -9,7 +9,9 @@ from fastapi import Depends
 from fastapi.requests import Request
 
 from fanout.client import BatchHandle, FanoutClient
+from fanout.errors import UnknownBatch
 from fanout.http.bodies import BodyLimits
+from fanout.http.queries import is_utf_8
 
 SUBMITS_AT_ONCE = 5
 """Each holds one of the client's ten connections while its items come; the others answer everybody else."""
@@ -50,6 +52,8 @@ def _client(request: Request) -> FanoutClient:
 
 
 async def _batch(batch: str, request: Request) -> BatchHandle:
+    if not is_utf_8(request.scope.get("raw_path") or b""):
+        raise UnknownBatch(batch)
     return await _client(request).get(batch)
 
 

@@ -187,14 +187,17 @@ async def test_what_an_app_around_takes_from_the_query_is_let_through(fanout: De
         problem(await api.get(f"{path}&tenant=a"), 422, "invalid_request")
 
 
-async def test_a_query_that_is_not_utf_8_is_refused(fanout: Deployment) -> None:
-    """Read as the sign for what cannot be read, two keys would be one."""
+async def test_an_address_that_is_not_utf_8_is_refused(fanout: Deployment) -> None:
+    """Read as the sign for what cannot be read, two keys would be one, and a cancel could reach the other's batch."""
+    known = await fanout.client.submit("test.echo", [1], key="bad\ufffd", allow_unknown=True)
     async with caller(app(fanout.client)) as api:
         for key in ("bad%fe", "bad%ff"):
             path = f"/batches?handler=test.echo&allow_unknown=true&key={key}"
             problem(await api.post(path, content=b"1", headers=JSON_LINES), 422, "invalid_request")
         problem(await api.get("/batches?handler=%ff"), 422, "invalid_request")
-    assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
+        problem(await api.post("/batches/test.echo%2Fbad%fe/cancel"), 404, "unknown_batch")
+    assert not (await known.read()).closed
+    assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 1
 
 
 async def test_a_status_that_only_an_app_around_knows_is_a_problem_too(fanout: Deployment) -> None:
