@@ -44,7 +44,17 @@ class OwnServer(Generic[Kind]):
         return self._server
 
     async def start(self) -> None:
-        """Starts it on its port and its data; returns once it answers."""
+        """Starts it on its port and its data; returns once it answers.
+
+        Once more where it ended at once: a Temporal server chooses inner ports of its own, and may lose one to another.
+        """
+        await self._launch()
+        if self._child is not None and self._child.code is not None:
+            await self._ended(self._child)
+            await self._launch()
+        await eventually(self._answers, 60)
+
+    async def _launch(self) -> None:
         lock = try_lock(self._lock)
         assert lock is not None, "a process of its last run is left"
         server = self._make(lock)
@@ -52,7 +62,10 @@ class OwnServer(Generic[Kind]):
         os.close(lock)
         assert self._ports in ([], server.ports), "another took its port meanwhile"
         self._ports = server.ports
-        await eventually(self._answers, 60)
+        await eventually(self._has_come_or_gone, 60)
+
+    async def _has_come_or_gone(self) -> bool:
+        return self._child is None or self._child.code is not None or await self._answers()
 
     async def stop(self) -> None:
         """Ends it as an operator would: PostgreSQL ends its sessions and shuts down."""
