@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -245,11 +245,12 @@ async def test_cancel_other_cancels_the_batch_that_is_open_also_a_paused_one(fan
     first = await batch_of(fanout, "busy")
     await first.pause()
     await eventually(partial(is_true, lambda: paused_run(fanout, first), True), 60)
-    # The next start has another second in its key.
+    [older] = await runs(fanout, "busy")
+    await eventually(partial(another_second_than, older), 60)
     await trigger(fanout, "busy")
     status = await closed(first, 120)
     assert status.status == "cancelled"
-    older, newer = await runs(fanout, "busy", 2)
+    _, newer = await runs(fanout, "busy", 2)
     await eventually(partial(is_true, partial(status_of, fanout, older), WorkflowExecutionStatus.CANCELED), 60)
     await eventually(partial(waits, fanout, newer), 60)
     async with fanout.pool.transaction() as connection:
@@ -260,6 +261,11 @@ async def test_cancel_other_cancels_the_batch_that_is_open_also_a_paused_one(fan
         await eventually(partial(has, fanout, newer, "workflow_execution_cancel_requested"), 60)
     await eventually(partial(is_true, partial(status_of, fanout, newer), WorkflowExecutionStatus.CANCELED), 60)
     assert await fanout.pool.fetchval("select count(*) from fanout.batches where status = 'cancelled'") == 2
+
+
+async def another_second_than(run: Run) -> bool:
+    """Whether a start now has another key than the run's: keys name the second."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" > run.id[-len("2026-11-30T00:00:00Z") :]
 
 
 async def paused_run(fanout: Deployment, batch: BatchHandle) -> bool:
