@@ -124,6 +124,15 @@ def _refuse_constant(constant: str) -> Any:
     raise UnstorableValue(f"not JSON: {constant}")
 
 
+def is_text(words: str) -> bool:
+    """Whether UTF-8 can hold it: a lone surrogate, as Python reads a byte that is not UTF-8, is no character."""
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def canonical(payload: str) -> str:
     """JSON text made by `encode`, with sorted names: two payloads are the same if these texts are."""
     if "{" not in payload:

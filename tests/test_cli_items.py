@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from fanout.cli.sources import read_csv, read_jsonl
+from fanout.cli.sources import read_csv, read_items, read_jsonl
 from fanout.client import Item
 from fanout.client.files import match_files
 from fanout.errors import InvalidItem, InvalidRequest
@@ -94,6 +94,21 @@ def test_bad_csv_is_named(text: str, said: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         from_csv(text)
     assert said in str(raised.value)
+
+
+def test_a_line_of_csv_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    """The file is longer than what is read ahead."""
+    file = tmp_path / "f.csv"
+    for bad, line in (
+        (b"a\xff\n1\n", 1),
+        (b"a\n" + b"x\n" * 99_997 + b"\xe9\ny\n", 99_999),
+        ("a\n".encode("utf-16"), 1),
+    ):
+        file.write_bytes(bad)
+        with pytest.raises(InvalidItem, match=f"line {line} of {file}: not UTF-8"):
+            list(read_items(str(file), LIMIT))
+    file.write_bytes("\ufeffa\né\n".encode())
+    assert list(read_items(str(file), LIMIT)) == [Item({"a": "é"})]
 
 
 def test_a_pattern_gives_its_files_sorted(tmp_path: Path) -> None:

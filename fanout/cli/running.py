@@ -9,6 +9,7 @@ from fanout.cli import interrupts
 from fanout.cli.options import GlobalOptions
 from fanout.cli.output import Output, OutputClosed
 from fanout.cli.session import Session
+from fanout.encoding import is_text
 from fanout.errors import FanoutError, InvalidRequest, SchemaMismatch, ServerUnreachable, StackFailed
 from fanout.logs import LogSetup
 from fanout.settings import Settings
@@ -63,7 +64,5 @@ def _interrupted(session: Session | None) -> str:
 
 def _refuse_bad_text(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
-        try:
-            str(value).encode()
-        except UnicodeEncodeError:
-            raise InvalidRequest(f"{name.replace('_', '-')}: the text is not UTF-8") from None
+        if not is_text(str(value)):
+            raise InvalidRequest(f"{name.replace('_', '-')}: the text is not UTF-8")

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, TextIO
 
 from fanout.client import Item
 from fanout.client.lines import BLANK, BYTE_ORDER_MARK, item_on, line_limit
+from fanout.encoding import is_text
 from fanout.errors import InvalidItem, InvalidRequest, OversizedItem, shorten
 
 STDIN = "-"
@@ -20,7 +21,8 @@ def read_items(source: str, payload_limit: int) -> Iterator[Item]:
                 raise InvalidRequest("standard input cannot be read: it is closed")
             yield from read_jsonl(sys.stdin.buffer, "stdin", payload_limit)
         elif source.lower().endswith(".csv"):
-            with open(source, encoding="utf-8-sig", newline="") as file:
+            # A byte that is not UTF-8 is found in its row, whose line is known; the file is read far ahead of that.
+            with open(source, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
                 yield from read_csv(file, source, payload_limit)
         else:
             with open(source, "rb") as file:
@@ -55,14 +57,15 @@ def read_csv(file: TextIO, name: str, payload_limit: int) -> Iterator[Item]:
     try:
         for row in reader:
             where = f"line {reader.line_num} of {name}"
+            if not is_text("".join(row)):
+                raise InvalidItem(position, None, f"{where}: not UTF-8")
             if header is None:
                 header = _header(row, name)
             elif row:
                 yield _row(header, row, position, where)
                 position += 1
-    except (csv.Error, UnicodeDecodeError) as error:
-        reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise InvalidItem(position, None, f"after line {reader.line_num} of {name}: {reason}") from None
+    except csv.Error as error:
+        raise InvalidItem(position, None, f"after line {reader.line_num} of {name}: {error}") from None
     if header is None:
         raise InvalidRequest(f"{name} has no header line")
 

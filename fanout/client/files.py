@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from fanout.client.items import Item
+from fanout.encoding import is_text
 from fanout.errors import InvalidItem, InvalidRequest, shorten
 
 
@@ -27,8 +28,6 @@ def find_files(pattern: str) -> list[Item]:
 
 
 def _file(position: int, path: str) -> Item:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise InvalidItem(position, None, f"the path {shorten(ascii(os.fsencode(path)))} is not UTF-8") from None
+    if not is_text(path):
+        raise InvalidItem(position, None, f"the path {shorten(ascii(os.fsencode(path)))} is not UTF-8")
     return Item({"path": path}, path)

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fanout.http.problems import Refusal, answer, unauthorized
-from fanout.http.sessions import COOKIE, Sessions
+from fanout.http.sessions import Sessions
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN_PATHS = ("/health", "/ready", "/session", "/", "/dashboard/")
@@ -55,7 +55,7 @@ class Rules:
 def _check_caller(sessions: Sessions, request: Request, origin: str | None) -> None:
     if sessions.allows(request.headers.get("authorization", "")):
         return
-    if not sessions.holds(session_in(request)):
+    if not sessions.holds(session_in(request, sessions)):
         raise unauthorized()
     if origin is None and request.method not in SAFE_METHODS:
         # Browsers send it with everything that changes something.
@@ -69,9 +69,9 @@ def _name(host: str) -> str:
         return ""
 
 
-def session_in(request: Request) -> str:
+def session_in(request: Request, sessions: Sessions) -> str:
     """The session's cookie of a request, or nothing; whatever other servers of this host have set beside it."""
-    return request.cookies.get(COOKIE, "")
+    return request.cookies.get(sessions.cookie, "")
 
 
 class Guard:

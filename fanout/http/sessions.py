@@ -6,7 +6,6 @@ import secrets
 import time
 
 SESSION_SECONDS = 12 * 3_600
-COOKIE = "fanout_session"
 _BEARER = "bearer "
 
 
@@ -14,12 +13,13 @@ class Sessions:
     """Judges tokens and cookies, comparing in constant time.
 
     A cookie is signed with a key made from the token: it outlives a restart, holds on every replica, and dies with the
-    token.
+    token. So is its name: browsers do not tell the ports of a host apart, on which servers with other tokens may be.
     """
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
         self._key = hmac.digest(self._token, b"fanout session", "sha256")
+        self.cookie = f"fanout_session_{self._sign('name')[:8]}"
         self._ended: dict[str, float] = {}
 
     def knows(self, token: str) -> bool:

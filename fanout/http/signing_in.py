@@ -8,7 +8,7 @@ from fanout.http.guard import session_in
 from fanout.http.models import Answer, Body
 from fanout.http.problems import Refusal
 from fanout.http.routes import ApiRoute, problems
-from fanout.http.sessions import COOKIE, SESSION_SECONDS, Sessions
+from fanout.http.sessions import SESSION_SECONDS, Sessions
 
 
 class Token(Body):
@@ -32,7 +32,7 @@ def routes(sessions: Sessions | None) -> APIRouter:
     async def show_session(request: Request) -> SessionState:
         """Whether to ask for the token."""
         needed = sessions is not None
-        return SessionState(needed=needed, signed_in=sessions is None or sessions.holds(session_in(request)))
+        return SessionState(needed=needed, signed_in=sessions is None or sessions.holds(session_in(request, sessions)))
 
     @made.post("/session", response_model=SessionState, responses=problems(401, 413, 415))
     async def begin_session(request: Request, response: Response, body: Token) -> SessionState:
@@ -40,23 +40,23 @@ def routes(sessions: Sessions | None) -> APIRouter:
         if sessions is not None:
             if not sessions.knows(body.token):
                 raise Refusal(401, "unauthorized", "that is not the API's token")
-            _set(response, request, sessions.begin(), SESSION_SECONDS)
+            _set(response, request, sessions.cookie, sessions.begin(), SESSION_SECONDS)
         return SessionState(needed=sessions is not None, signed_in=True)
 
     @made.delete("/session", response_model=SessionState)
     async def end_session(request: Request, response: Response) -> SessionState:
         """Signs out; the cookie is worth nothing from here on."""
         if sessions is not None:
-            sessions.end(session_in(request))
-        _set(response, request, "", 0)
+            sessions.end(session_in(request, sessions))
+            _set(response, request, sessions.cookie, "", 0)
         return SessionState(needed=sessions is not None, signed_in=sessions is None)
 
     return made
 
 
-def _set(response: Response, request: Request, value: str, seconds: int) -> None:
+def _set(response: Response, request: Request, name: str, value: str, seconds: int) -> None:
     response.set_cookie(
-        COOKIE,
+        name,
         value,
         max_age=seconds,
         path=request.scope.get("root_path", "") or "/",

@@ -18,6 +18,7 @@ from tests.support import Deployment
 TOKEN = "a long random text"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 OURS = {"origin": "http://localhost"}
+COOKIE = Sessions(TOKEN).cookie
 
 
 @asynccontextmanager
@@ -36,10 +37,10 @@ async def test_without_the_token_nothing_is_told(fanout: Deployment) -> None:
         {"authorization": "Bearer a long random tex"},
         {"authorization": f"Bearer {TOKEN}x"},
         {"authorization": f"Basic {TOKEN}"},
-        {"cookie": "fanout_session=" + TOKEN},
-        {"cookie": "fanout_session=99999999999.x." + "0" * 64},
-        {"cookie": "fanout_session="},
-        {"cookie": "\x01=;;; fanout_session"},
+        {"cookie": f"{COOKIE}={TOKEN}"},
+        {"cookie": f"{COOKIE}=99999999999.x." + "0" * 64},
+        {"cookie": f"{COOKIE}="},
+        {"cookie": f"\x01=;;; {COOKIE}"},
     ]
     async with guarded(fanout) as api:
         for headers in wrong:
@@ -72,14 +73,14 @@ async def test_a_browser_signs_in_once_and_out_for_good(fanout: Deployment) -> N
         problem(await api.post(missing), 403, "wrong_origin")
         problem(await api.post(missing, headers={"origin": "http://localhost:1"}), 403, "wrong_origin")
         problem(await api.post(missing, headers=OURS), 404, "unknown_batch")
-        stolen = api.cookies["fanout_session"]
+        stolen = api.cookies[COOKIE]
         # What other servers of this host have set comes along: browsers do not tell ports apart.
-        for other in ("version=1", 'seen={"a": [1, 2]}', "x[é]=1", "=", "no value"):
-            both = f"{other}; fanout_session={stolen}; {other}".encode()
+        for other in (f"{Sessions('another').cookie}=x", "version=1", 'seen={"a": [1, 2]}', "x[é]=1", "=", "no value"):
+            both = f"{other}; {COOKIE}={stolen}; {other}".encode()
             assert (await api.get("/batches", headers={b"cookie": both})).status_code == 200, other
         assert (await api.request("DELETE", "/session", headers=OURS)).json() == {"needed": True, "signed_in": False}
         api.cookies.clear()
-        problem(await api.get("/batches", headers={"cookie": f"fanout_session={stolen}"}), 401, "unauthorized")
+        problem(await api.get("/batches", headers={"cookie": f"{COOKIE}={stolen}"}), 401, "unauthorized")
 
 
 def test_a_session_holds_on_every_replica_and_dies_with_the_token() -> None:
