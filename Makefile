@@ -10,6 +10,8 @@
 # The newest release is not always the one that every package supports: 3.11 where there is one.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 WORKERS ?= 4
+# Some machines tell Python to keep no bytecode: then each of a thousand processes would compile every module again.
+export PYTHONDONTWRITEBYTECODE =
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 

@@ -1,7 +1,7 @@
-"""One real stack for the whole session, one database and one namespace for each test."""
+"""Real stacks that many tests share, one database and one namespace for each test."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 
@@ -33,6 +33,12 @@ LONG = (
     "workflows",
 )
 """Files of tests that take many seconds each: mixed with the others, and all begun before the last of those."""
+DEPLOYMENTS = 50
+"""How many share a stack: each second a Temporal server goes through its metrics of every namespace that it ever had.
+
+After 400 of them, which have long been at rest, that was half a core.
+"""
+NUMBER = pytest.StashKey[int]()
 TEMPLATE_LOCK = 7_391_002
 
 
@@ -47,17 +53,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = mixed + short[len(long) * between :]
 
 
-@pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
-    """The stack that all test processes of this checkout share."""
-    with use(Settings(home=ROOT / ".fanout" / "tests")) as running:
-        yield running
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Numbers the stack that each test gets."""
+    deployments = 0
+    for item in session.items:
+        item.stash[NUMBER] = deployments // DEPLOYMENTS
+        deployments += "fanout" in getattr(item, "fixturenames", ())
+
+
+class Stacks:
+    """The stacks of this process's tests, one after another; test processes that are equally far share one."""
+
+    def __init__(self, held: ExitStack) -> None:
+        self._held = held
+        self._number: int | None = None
+        self._stack: Stack | None = None
+
+    def get(self, number: int) -> Stack:
+        """The stack of that number. Any other is let go, and ends with its last user."""
+        if self._stack is None or number != self._number:
+            self._held.close()
+            self._stack = self._held.enter_context(use(Settings(home=ROOT / ".fanout" / "tests" / str(number))))
+            self._number = number
+        return self._stack
 
 
 @pytest.fixture(scope="session")
-def template(stack: Stack) -> str:
+def stacks() -> Iterator[Stacks]:
+    """Lets the last stack go at the end of the session."""
+    with ExitStack() as held:
+        yield Stacks(held)
+
+
+@pytest.fixture
+def stack(request: pytest.FixtureRequest, stacks: Stacks) -> Stack:
+    """A stack that this test shares with many others."""
+    return stacks.get(request.node.stash[NUMBER])
+
+
+@pytest.fixture
+async def template(stack: Stack) -> str:
     """A migrated database to make the tests' databases from; made once for each state of the schema."""
-    return asyncio.run(make_template(stack))
+    return await make_template(stack)
 
 
 async def make_template(stack: Stack) -> str:

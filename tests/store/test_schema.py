@@ -2,8 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
@@ -33,18 +32,9 @@ COUNTS = {"completed": "1", "failed": "1", "cancelled": "1"}
 CLOSED_AT = {"closed_at": "2026-01-01 00:00:00+00"}
 
 
-@pytest.fixture(scope="module")
-def shared_url(stack: Stack, template: str) -> Iterator[str]:
-    """One database for the tests that leave nothing behind."""
-    with asyncio.Runner() as runner:
-        exits = AsyncExitStack()
-        yield runner.run(exits.enter_async_context(database(stack, template)))
-        runner.run(exits.aclose())
-
-
 @pytest.fixture
-async def connection(shared_url: str) -> AsyncIterator[Connection]:
-    async with observer(shared_url) as made:
+async def connection(url: str) -> AsyncIterator[Connection]:
+    async with observer(url) as made:
         yield made
 
 
