@@ -25,6 +25,7 @@ from fanout import Status
 from fanout.cli.board import Board
 from fanout.devstack import Stack
 from fanout.store import SCHEMA_VERSION
+from tests.faults.servers import children_of
 from tests.support import ROOT, Deployment, eventually
 from tests.test_cli import ROW, bare, jsonl, lines
 from tests.test_demo import REAL, home, processes_of, until_gone
@@ -175,6 +176,18 @@ def test_a_killed_dev_takes_its_worker_along(home: Path) -> None:
         assert any("is ready" in line for line in dev.stderr)
         dev.kill()
     until_gone(home)
+
+
+def test_dev_ends_with_its_http_interface(home: Path) -> None:
+    with start(home, "dev") as dev:
+        assert dev.stdout
+        http_url = json.loads(dev.stdout.readline())["http_url"]
+        asyncio.run(eventually(lambda: is_ready(http_url)))
+        [serving] = [pid for pid in children_of(dev.pid) if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(serving, signal.SIGTERM)
+        _, said = dev.communicate(timeout=60)
+    assert (dev.returncode, "the HTTP interface ended by itself, with 0" in said) == (0, True), said
+    assert not processes_of(home)
 
 
 def on_a_terminal(fanout: Deployment, *arguments: str) -> tuple[int, str]:

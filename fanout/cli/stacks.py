@@ -62,16 +62,20 @@ def dev(session: Session) -> int:
         _tell(session, found, f"http://{HOST}:{port}")
         with (
             WorkerChild(found, ["--handlers", *local_modules(session.settings)], {}) as worker,
-            ServerChild(found, serving, {}),
+            ServerChild(found, serving, {}) as server,
         ):
             try:
-                while worker.code is None:
+                while worker.code is None and server.code is None:
                     _watch(session.settings, found)
                     time.sleep(POLL_SECONDS)
             except KeyboardInterrupt:
                 return _drain(session, worker)
-            session.output.note(f"the worker ended by itself, with {worker.code}")
-            return worker.code or 0
+            if worker.code is not None:
+                session.output.note(f"the worker ended by itself, with {worker.code}")
+                return worker.code
+            session.output.note(f"the HTTP interface ended by itself, with {server.code}")
+            _drain(session, worker)
+            return server.code or 0
 
 
 @contextmanager
