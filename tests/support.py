@@ -35,7 +35,7 @@ LONGEST_PAUSE = 0.15
 Found = TypeVar("Found")
 
 
-async def eventually(check: Callable[[], Awaitable[Found]], timeout: float = 30.0) -> Found:
+async def eventually(check: Callable[[], Awaitable[Found]], timeout: float = 60.0) -> Found:
     """The first truthy answer of `check`; an assertion error with the last answer after `timeout` seconds."""
     end = time.monotonic() + timeout
     pause = SHORTEST_PAUSE

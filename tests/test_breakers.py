@@ -17,7 +17,7 @@ async def test_a_batch_stops_while_one_error_repeats_and_goes_on_when_a_probe_wo
     """Nearly all items wait for the service to be back; those that failed before can be retried."""
     await start_worker(fanout, "--concurrency", "4", handlers=SERVICE)
     batch = await fanout.client.submit("service.call", [""] * 300, range_size=10)
-    breaker = await eventually(lambda: opened(batch), 60)
+    breaker = await eventually(lambda: opened(batch))
     assert breaker.error_type == "PermissionError"
 
     async def probed() -> bool:
@@ -44,14 +44,14 @@ async def test_one_item_is_tried_in_each_delay_however_many_ranges_wait(fanout: 
     await start_worker(fanout, "--concurrency", "4", handlers=SERVICE)
     await start_worker(fanout, "--concurrency", "4", handlers=SERVICE)
     batch = await fanout.client.submit("service.call", [""] * 60, range_size=1)
-    await eventually(lambda: opened(batch), 60)
+    await eventually(lambda: opened(batch))
     starts: list[float] = []
 
     async def three_probes() -> bool:
         starts[:] = sorted(at for seq in range(60) for at in calls(fanout, seq))
         return len(starts) >= 3 and starts[-1] - starts[-2] > 1.5 and starts[-2] - starts[-3] > 1.5
 
-    await eventually(three_probes, 60)
+    await eventually(three_probes)
     await batch.cancel()
     assert (await closed(batch)).status == "cancelled"
 
@@ -66,7 +66,7 @@ async def test_errors_of_another_kind_do_not_open_it(fanout: Deployment) -> None
 async def test_a_person_who_resumes_the_batch_closes_it(fanout: Deployment) -> None:
     await start_worker(fanout, "--concurrency", "4", handlers=SERVICE)
     batch = await fanout.client.submit("service.call", [""] * 40)
-    await eventually(lambda: opened(batch), 60)
+    await eventually(lambda: opened(batch))
     shown = fanout.run("status", str(batch.batch_id))
     assert "open: PermissionError" in shown.stdout
     await batch.pause()

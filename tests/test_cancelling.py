@@ -26,7 +26,7 @@ async def assert_cancelled_once(fanout: Deployment, batch: BatchHandle, reason: 
     assert len(await events(batch, fanout, "closed")) == 1
     workflow = fanout.temporal.get_workflow_handle(status.workflow_id)
     with pytest.raises(WorkflowFailureError):
-        await asyncio.wait_for(workflow.result(), 20)
+        await asyncio.wait_for(workflow.result(), 60)
     assert (await workflow.describe()).status == WorkflowExecutionStatus.CANCELED
     assert len(await executions(fanout, status.workflow_id)) == 1
     assert await fanout.client.store.read_violations(batch.batch_id) == []

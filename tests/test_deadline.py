@@ -93,5 +93,5 @@ async def test_a_batch_that_is_in_time_notices_nothing(fanout: Deployment) -> No
     status = await closed(batch)
     assert (status.status, status.deadline_at is not None) == ("completed", True)
     workflow = fanout.temporal.get_workflow_handle(status.workflow_id)
-    await asyncio.wait_for(workflow.result(), 20)
+    await asyncio.wait_for(workflow.result(), 60)
     assert await events(batch, fanout, "deadline_passed") == []

@@ -76,7 +76,7 @@ async def test_a_long_item_does_not_hold_up_a_batch_that_moved_on(fanout: Deploy
         await eventually(lambda: ranges_ended(fanout, batch))
         await batch.retry()
         await batch.resume()
-    await eventually(lambda: settled(batch, 1), 20)
+    await eventually(lambda: settled(batch, 1))
     assert await at_work(batch)
     (fanout.folder / "go").touch()
     status = await asyncio.wait_for(batch.wait(), 60)
@@ -103,7 +103,7 @@ async def test_a_batch_of_another_database_fails_its_workflow_at_once(fanout: De
         BatchWorkflow.run, start, id="fanout/test.noop/elsewhere", task_queue="fanout"
     )
     with pytest.raises(WorkflowFailureError):
-        await asyncio.wait_for(handle.result(), 20)
+        await asyncio.wait_for(handle.result(), 60)
 
 
 async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Deployment) -> None:
@@ -165,10 +165,10 @@ async def test_the_updates_of_the_web_ui_steer_the_batch(fanout: Deployment) -> 
         with pytest.raises(WorkflowUpdateFailedError):
             await handle.execute_update(update, args=words)
     assert await handle.execute_update("cancel", "enough") == "cancelling"
-    status = await asyncio.wait_for(batch.wait(), 40)
+    status = await asyncio.wait_for(batch.wait(), 60)
     assert (status.status, status.reason) == ("cancelled", "enough")
     with pytest.raises(WorkflowFailureError):
-        await asyncio.wait_for(handle.result(), 20)
+        await asyncio.wait_for(handle.result(), 60)
     description = await handle.describe()
     assert description.status is not None
     assert description.status.name == "CANCELED"

@@ -287,7 +287,7 @@ async def schedule(fanout: Deployment, name: str, request: Any) -> None:
     handle = await fanout.temporal.create_schedule(name, Schedule(action=action, spec=ScheduleSpec()))
     await handle.trigger()
     workflows = f'TemporalScheduledById = "{name}"'
-    await eventually(lambda: is_listed(fanout, workflows), 60)
+    await eventually(lambda: is_listed(fanout, workflows))
     [run] = [run async for run in fanout.temporal.list_workflows(workflows)]
     assert run.id.startswith(f"{name}-20")
 
@@ -331,7 +331,7 @@ async def test_a_schedule_starts_a_new_batch_at_each_tick_by_its_policy(fanout: 
     handle = await fanout.temporal.create_schedule("hourly", Schedule(action=action, spec=ScheduleSpec()))
     for number in range(1, 4):
         await handle.trigger()
-        await eventually(partial(has_closed, fanout, number), 60)
+        await eventually(partial(has_closed, fanout, number))
     assert await fanout.pool.fetchval("select count(*) from fanout.duplicates") == 0
 
 

@@ -57,4 +57,4 @@ async def listed(fanout: Deployment, count: int) -> None:
     async def known() -> bool:
         return len([each.id async for each in await fanout.temporal.list_schedules()]) >= count
 
-    await eventually(known, 60)
+    await eventually(known)

@@ -137,7 +137,7 @@ async def test_batches_that_stand_still_are_found_by_both_witnesses(fanout: Depl
     async def failing() -> bool:
         return str(hangs.batch_id) in str((await examine(fanout)).get("workflow_task_fails"))
 
-    await eventually(failing, 60)
+    await eventually(failing)
     # Of a server that is not known to be the dev stack's it cannot be told whether it is fair.
     assert {"fairness_unknown"} == {code for code in await examine(fanout, own_stack=False) if "fairness" in code}
     assert [finding.code for finding in of_server_version("1.28.3")] == ["fairness_off"]
@@ -153,7 +153,7 @@ async def test_a_run_without_an_open_batch_is_found(fanout: Deployment) -> None:
         seen = (await examine(fanout)).get("run_without_batch")
         return seen is not None and workflow_id in seen.detail and """'fanout/test.echo/it'"'"'s'""" in seen.fix
 
-    await eventually(found, 60)
+    await eventually(found)
 
 
 async def test_claims_breakers_pauses_and_old_workers_are_found(fanout: Deployment) -> None:
@@ -163,7 +163,7 @@ async def test_claims_breakers_pauses_and_old_workers_are_found(fanout: Deployme
     async def opened() -> bool:
         return "breaker_open" in await examine(fanout)
 
-    await eventually(opened, 60)
+    await eventually(opened)
     await broken.cancel()
     await closed(broken)
     fanout.workers[0].kill()

@@ -32,7 +32,7 @@ async def becomes(batch: BatchHandle, wanted: Reason, item: str | None = None) -
         found = await batch.why(item)
         return found if found.reason is wanted else None
 
-    found = await eventually(asked, 60)
+    found = await eventually(asked)
     assert found is not None
     return found
 
@@ -41,7 +41,7 @@ async def processing(fanout: Deployment, batch: BatchHandle, count: int = 1) -> 
     async def held() -> bool:
         return (await fanout.statuses(batch.batch_id)).get("processing", 0) >= count
 
-    await eventually(held, 60)
+    await eventually(held)
 
 
 async def test_a_batch_without_a_worker_says_which_is_missing(fanout: Deployment) -> None:

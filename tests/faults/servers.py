@@ -52,7 +52,7 @@ class OwnServer(Generic[Kind]):
         if self._child is not None and self._child.code is not None:
             await self._ended(self._child)
             await self._launch()
-        await eventually(self._answers, 60)
+        await eventually(self._answers)
 
     async def _launch(self) -> None:
         lock = try_lock(self._lock)
@@ -62,7 +62,7 @@ class OwnServer(Generic[Kind]):
         os.close(lock)
         assert self._ports in ([], server.ports), "another took its port meanwhile"
         self._ports = server.ports
-        await eventually(self._has_come_or_gone, 60)
+        await eventually(self._has_come_or_gone)
 
     async def _has_come_or_gone(self) -> bool:
         return self._child is None or self._child.code is not None or await self._answers()

@@ -55,7 +55,7 @@ async def ended(worker: WorkerProcess) -> int:
         found = worker.process.poll()
         return [] if found is None else [found]
 
-    return (await eventually(code, 60))[0]
+    return (await eventually(code))[0]
 
 
 async def struck(

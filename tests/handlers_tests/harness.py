@@ -60,7 +60,7 @@ class Harness:
         await self.finished()
         return outcome
 
-    async def finished(self, timeout: float = 20) -> dict[int, Outcome]:
+    async def finished(self, timeout: float = 60) -> dict[int, Outcome]:
         """Every outcome by item, once all slots are back: none missing, none twice, none too many."""
 
         async def back() -> bool:

@@ -43,7 +43,7 @@ async def gone(pid: int) -> None:
             return True
         return False
 
-    await eventually(ended, 10)
+    await eventually(ended)
 
 
 def task(folder: Path, do: str, **more: Any) -> dict[str, Any]:

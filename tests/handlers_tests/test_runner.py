@@ -66,7 +66,7 @@ class Gate:
         async def full() -> bool:
             return self.inside == number
 
-        await eventually(full, 10)
+        await eventually(full)
 
     def _enter(self, ctx: Context) -> None:
         self.calls.append(ctx.seq)

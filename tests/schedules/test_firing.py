@@ -34,7 +34,7 @@ async def runs(fanout: Deployment, schedule_id: str, count: int = 1) -> list[Run
         found = [run async for run in fanout.temporal.list_workflows(query)]
         return sorted(found, key=lambda run: run.start_time) if len(found) >= count else []
 
-    return await eventually(listed, 60)
+    return await eventually(listed)
 
 
 async def answer(fanout: Deployment, run: Run) -> Any:
@@ -49,7 +49,7 @@ async def batch_of(fanout: Deployment, schedule_id: str) -> BatchHandle:
     async def stored() -> Any:
         return await fanout.pool.fetchval(query, f"%{schedule_id}%")
 
-    return await fanout.client.get(await eventually(stored, 60))
+    return await fanout.client.get(await eventually(stored))
 
 
 async def payloads(batch: BatchHandle) -> list[tuple[str, Any]]:
@@ -141,13 +141,13 @@ async def test_a_schedule_whose_newest_start_failed_is_found_until_one_succeeds(
         finding = (await examine(fanout)).get("schedule_fails")
         return "" if finding is None else finding.detail
 
-    told = await eventually(found, 60)
+    told = await eventually(found)
     assert "schedule fanout-schedule/nightly" in told
     assert "division by zero" in told
     await changes(fanout, declared(sql="select 1 as n"))
     await trigger(fanout)
     await answer(fanout, (await runs(fanout, "nightly", 2))[1])
-    await eventually(partial(is_true, found, ""), 60)
+    await eventually(partial(is_true, found, ""))
 
 
 FULL = """
@@ -167,12 +167,12 @@ async def test_a_cancel_ends_a_start_that_can_store_nothing(fanout: Deployment) 
     reading = (
         "select count(*) from pg_stat_activity where application_name = 'fanout query' and datname = current_database()"
     )
-    await eventually(partial(is_true, partial(fanout.pool.fetchval, reading), 1), 60)
+    await eventually(partial(is_true, partial(fanout.pool.fetchval, reading), 1))
     found = [run for name in ("retried", "slow") for run in await runs(fanout, name)]
     for run in found:
         await fanout.temporal.get_workflow_handle(run.id).cancel()
     for run in found:
-        await eventually(partial(is_true, partial(status_of, fanout, run), WorkflowExecutionStatus.CANCELED), 60)
+        await eventually(partial(is_true, partial(status_of, fanout, run), WorkflowExecutionStatus.CANCELED))
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 0
 
 
@@ -212,8 +212,8 @@ async def test_a_schedule_whose_batch_is_open_skips_its_next_start(fanout: Deplo
     async def skipped() -> int:
         return (await on_server(fanout, "busy")).info.num_actions_skipped_overlap
 
-    await eventually(skipped, 60)
-    await eventually(partial(waits, fanout, run), 60)
+    await eventually(skipped)
+    await eventually(partial(waits, fanout, run))
     done = await fanout.temporal.workflow_service.reset_workflow_execution(
         ResetWorkflowExecutionRequest(
             namespace=fanout.temporal.namespace,
@@ -229,7 +229,7 @@ async def test_a_schedule_whose_batch_is_open_skips_its_next_start(fanout: Deplo
         # Beyond the size at which the server suggests a new one.
         await again.signal("nobody listens", "x" * 1_000_000)
     goes_on = WorkflowExecutionStatus.CONTINUED_AS_NEW
-    await eventually(partial(is_true, lambda: status_of(fanout, run, done.run_id), goes_on), 60)
+    await eventually(partial(is_true, lambda: status_of(fanout, run, done.run_id), goes_on))
     (fanout.folder / "go").touch()
     told = await asyncio.wait_for(again.result(), 90)
     assert (told["batch_id"], told["outcome"]) == (str(batch.batch_id), "started")
@@ -244,22 +244,22 @@ async def test_cancel_other_cancels_the_batch_that_is_open_also_a_paused_one(fan
     await trigger(fanout, "busy")
     first = await batch_of(fanout, "busy")
     await first.pause()
-    await eventually(partial(is_true, lambda: paused_run(fanout, first), True), 60)
+    await eventually(partial(is_true, lambda: paused_run(fanout, first), True))
     [older] = await runs(fanout, "busy")
-    await eventually(partial(another_second_than, older), 60)
+    await eventually(partial(another_second_than, older))
     await trigger(fanout, "busy")
     status = await closed(first, 120)
     assert status.status == "cancelled"
     _, newer = await runs(fanout, "busy", 2)
-    await eventually(partial(is_true, partial(status_of, fanout, older), WorkflowExecutionStatus.CANCELED), 60)
-    await eventually(partial(waits, fanout, newer), 60)
+    await eventually(partial(is_true, partial(status_of, fanout, older), WorkflowExecutionStatus.CANCELED))
+    await eventually(partial(waits, fanout, newer))
     async with fanout.pool.transaction() as connection:
         # While the run looks at the batch, which takes long, and is not asleep.
         await connection.execute("lock table fanout.progress in access exclusive mode")
-        await eventually(partial(fanout.pool.fetchval, LOOKS, STATEMENTS["read_batch"]), 60)
+        await eventually(partial(fanout.pool.fetchval, LOOKS, STATEMENTS["read_batch"]))
         await fanout.temporal.get_workflow_handle(newer.id).cancel()
-        await eventually(partial(has, fanout, newer, "workflow_execution_cancel_requested"), 60)
-    await eventually(partial(is_true, partial(status_of, fanout, newer), WorkflowExecutionStatus.CANCELED), 60)
+        await eventually(partial(has, fanout, newer, "workflow_execution_cancel_requested"))
+    await eventually(partial(is_true, partial(status_of, fanout, newer), WorkflowExecutionStatus.CANCELED))
     assert await fanout.pool.fetchval("select count(*) from fanout.batches where status = 'cancelled'") == 2
 
 
@@ -295,13 +295,13 @@ async def test_a_fixed_key_has_one_open_batch_whoever_starts_it(fanout: Deployme
         assert len(found) <= 4
         return {*found} if len(found) > 1 else set()
 
-    assert await eventually(recorded, 60) == {"client joined", "schedule joined"}
+    assert await eventually(recorded) == {"client joined", "schedule joined"}
     (fanout.folder / "go").touch()
     await closed(batch)
     assert len(calls(fanout, 0)) == 1
     assert await fanout.pool.fetchval("select count(*) from fanout.batches") == 1
     await trigger(fanout)
-    await eventually(partial(is_true, partial(fanout.pool.fetchval, "select count(*) from fanout.batches"), 2), 60)
+    await eventually(partial(is_true, partial(fanout.pool.fetchval, "select count(*) from fanout.batches"), 2))
 
 
 async def test_ticks_that_a_schedule_makes_by_itself_are_keyed_by_the_time_that_they_were_due(

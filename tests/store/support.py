@@ -81,7 +81,7 @@ class Actor:
                     )
                 )
 
-        await eventually(waiting, timeout=10)
+        await eventually(waiting)
 
 
 @asynccontextmanager

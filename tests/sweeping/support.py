@@ -143,7 +143,7 @@ async def delete_run(fanout: Deployment, batch: BatchHandle) -> None:
             return error.status == RPCStatusCode.NOT_FOUND
         return False
 
-    await eventually(gone, 60)
+    await eventually(gone)
 
 
 async def _poll(fanout: Deployment) -> bytes:
@@ -220,7 +220,7 @@ async def passes_finished(fanout: Deployment, number: int) -> None:
         async def another(before: Any = before) -> bool:
             return bool(await fanout.pool.fetchval(query) != before)
 
-        await eventually(another, 60)
+        await eventually(another)
 
 
 async def closed(batch: BatchHandle, seconds: float = 90) -> Any:

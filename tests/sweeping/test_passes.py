@@ -239,7 +239,7 @@ async def test_what_holds_up_a_batch_that_runs_is_told_once(fanout: Deployment) 
     assert event["evidence"]["temporal"]["status"] == "running"
     for _ in range(3):
         await fail_task(fanout)
-    await eventually(lambda: _stalled(fanout, batch, "workflow_task_fails"), 60)
+    await eventually(lambda: _stalled(fanout, batch, "workflow_task_fails"))
     assert (await batch.read()).epoch == 1
 
 
