@@ -26,7 +26,12 @@ class StackChild:
     script: ClassVar[str]
 
     def __init__(
-        self, stack: Stack, arguments: Sequence[str], settings: Mapping[str, str], log: Path | None = None
+        self,
+        stack: Stack,
+        arguments: Sequence[str],
+        settings: Mapping[str, str],
+        log: Path | None = None,
+        open_files: Sequence[int] = (),
     ) -> None:
         script = _REPOSITORY / self.script
         if not script.is_file():
@@ -42,6 +47,7 @@ class StackChild:
                 stderr=output,
                 env=environment,
                 start_new_session=True,
+                pass_fds=open_files,
                 preexec_fn=tied_to_this_process(signal.SIGKILL),
             )
 

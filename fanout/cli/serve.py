@@ -18,6 +18,9 @@ async def serve(
     session: Session,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="0 takes a free one.")] = PORT,
+    fd: Annotated[
+        int | None, typer.Option("--fd", metavar="N", min=3, help="An open socket to listen on instead.")
+    ] = None,
 ) -> None:
     """Serves the HTTP interface until Ctrl-C, which lets requests that run come to their end.
 
@@ -26,7 +29,8 @@ async def serve(
     # A signal that comes before it listens ends it as well as one that finds it at work.
     with suppress(asyncio.CancelledError, KeyboardInterrupt), ExitStack() as sockets:
         http = _load()
-        listeners = [sockets.enter_context(each) for each in http.listen(host, port, session.settings)]
+        found = http.listen(host, port, session.settings) if fd is None else [http.inherited(fd, session.settings)]
+        listeners = [sockets.enter_context(each) for each in found]
         await _serve(session, http, host, listeners)
 
 

@@ -18,7 +18,7 @@ from fanout.cli.session import Session
 from fanout.cli.views import facts
 from fanout.devstack import Stack, running, use
 from fanout.devstack.locks import USERS, is_held
-from fanout.devstack.ports import HOST, free_ports
+from fanout.devstack.ports import HOST, listen
 from fanout.errors import StackFailed
 from fanout.servers import ServerOptions, Servers, choose_servers
 from fanout.settings import Settings
@@ -55,15 +55,16 @@ def dev(session: Session) -> int:
     The worker runs FANOUT_HANDLERS, by default the example handlers. Settings that point at a real server are ignored.
     """
     session.options.refuse_servers("dev")
-    [port] = free_ports([PORT], 1)
-    serving = ["serve", "--port", str(port), "--json"]
-    with own_stack(session.settings) as found:
+    with own_stack(session.settings) as found, listen(PORT) as listener:
         interrupts.run(apply_schema(stack_servers(session.settings, found)))
-        _tell(session, found, f"http://{HOST}:{port}")
+        _tell(session, found, f"http://{HOST}:{listener.getsockname()[1]}")
+        serving = ["serve", "--fd", str(listener.fileno()), "--json"]
         with (
             WorkerChild(found, ["--handlers", *local_modules(session.settings)], {}) as worker,
-            ServerChild(found, serving, {}) as server,
+            ServerChild(found, serving, {}, open_files=[listener.fileno()]) as server,
         ):
+            # The server has it alone: once that has ended nobody is kept waiting.
+            listener.close()
             try:
                 while worker.code is None and server.code is None:
                     _watch(session.settings, found)

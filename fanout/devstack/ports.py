@@ -9,6 +9,7 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 _LISTENING = "0A"
+_BACKLOG = 2_048
 
 
 def free_ports(preferred: list[int], count: int) -> list[int]:
@@ -30,6 +31,18 @@ def _bind(port: int) -> socket.socket:
     except OSError:
         listener.close()
         return _bind(0)
+    return listener
+
+
+def listen(preferred: int) -> socket.socket:
+    """Listens on that port, or on any that is free where another listens there; nobody can take it in between."""
+    listener = _bind(preferred)
+    try:
+        listener.listen(_BACKLOG)
+    except OSError:
+        # Two may bind a port at once, of which the first to listen has it.
+        listener.close()
+        return listen(0)
     return listener
 
 

@@ -85,12 +85,37 @@ def listen(host: str, port: int, settings: Settings) -> list[socket.socket]:
         raise InvalidRequest(f"--host {host!r} is no address of this machine: {cause}") from None
     addresses = sorted({(family, str(place[0])) for family, _, _, _, place in found})
     for _, address in addresses:
-        if settings.api_token is None and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
-            raise InvalidSetting("FANOUT_API_TOKEN", f"is not set, and --host {host} is open to other machines")
+        _check_reach(address, f"--host {host}", settings)
     sockets: list[socket.socket] = []
     for family, address in addresses:
         sockets.append(_bind(family, address, sockets[0].getsockname()[1] if sockets else port))
     return sockets
+
+
+def inherited(fd: int, settings: Settings) -> socket.socket:
+    """The socket that another process has opened; raises InvalidRequest where it is none, or open to others unasked."""
+    try:
+        made = socket.socket(fileno=fd)
+    except OSError as error:
+        raise InvalidRequest(f"--fd {fd} is no socket: {error.strerror}") from None
+    try:
+        if made.family not in (socket.AF_INET, socket.AF_INET6) or not _is_listening(made):
+            raise InvalidRequest(f"--fd {fd} is no socket that listens on a port")
+        _check_reach(made.getsockname()[0], f"--fd {fd}", settings)
+    except InvalidRequest:
+        # It is not ours to close.
+        made.detach()
+        raise
+    return made
+
+
+def _is_listening(made: socket.socket) -> bool:
+    return made.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+
+
+def _check_reach(address: str, option: str, settings: Settings) -> None:
+    if settings.api_token is None and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        raise InvalidSetting("FANOUT_API_TOKEN", f"is not set, and {option} is open to other machines")
 
 
 def _bind(family: int, address: str, port: int) -> socket.socket:

@@ -175,6 +175,21 @@ def test_a_port_that_is_taken_and_a_host_that_is_open_are_refused(
             assert named in capsys.readouterr().err
 
 
+def test_a_socket_from_elsewhere_listens_and_is_held_to_the_same_rule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FANOUT_API_TOKEN", raising=False)
+    with socket.create_server(("0.0.0.0", 0)) as everywhere, socket.socket() as deaf, open("/dev/null") as file:
+        for descriptor, named in (
+            (everywhere.fileno(), "FANOUT_API_TOKEN"),
+            (deaf.fileno(), "no socket that listens"),
+            (file.fileno(), "no socket"),
+            (9_999, "no socket"),
+        ):
+            assert run(["serve", "--fd", str(descriptor)]) == 2
+            assert named in capsys.readouterr().err
+
+
 def test_a_server_that_does_not_answer_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
