@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Set
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,15 +12,12 @@ from temporalio.exceptions import ApplicationError
 from fanout.client.requests import Request
 from fanout.client.sources import Sources
 from fanout.client.starting import Starter
-from fanout.client.submitting import SubmitOutcome, refuse_unknown, store_batch
+from fanout.client.submitting import SEEN_WITHIN, SubmitOutcome, refuse_unknown, store_batch
 from fanout.contracts import SubmitAnswer, SubmitWork
 from fanout.errors import InvalidRequest, KeyBusy
 from fanout.metrics import NO_METERS, Meters
 from fanout.names import Names
 from fanout.store import OUTAGE, BatchStore
-
-SEEN_WITHIN = timedelta(days=1)
-"""A refusal is for good: a lease that is stale for a moment, as after an outage, is no reason for one."""
 
 LAST_LOOK_SECONDS = 3.0
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import asyncpg
+import hypothesis
 import pytest
 
 from fanout import Settings
@@ -14,6 +15,7 @@ from fanout.store import MIGRATIONS, connect_pool, migrate
 from tests.support import ROOT, Deployment, deployment
 
 SHORT_HEARTBEAT_SECONDS = 3.0
+STEADY_HEARTBEAT_SECONDS = 15.0
 LONG = (
     "batches",
     "cancelling",
@@ -40,6 +42,11 @@ After 400 of them, which have long been at rest, that was half a core.
 """
 NUMBER = pytest.StashKey[int]()
 TEMPLATE_LOCK = 7_391_002
+hypothesis.settings.register_profile(
+    # How long an example takes tells of the machine.
+    *("fanout", hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]))
+)
+hypothesis.settings.load_profile("fanout")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -108,7 +115,7 @@ async def make_template(stack: Stack) -> str:
             return name
         # Under another name until it is whole: a killed session must not leave half a template behind.
         await connection.execute(f'drop database if exists "{name}_new"')
-        await connection.execute(f'create database "{name}_new"')
+        await connection.execute(f'create database "{name}_new" template template0')
         pool = await connect_pool(f"{stack.database_url.rpartition('/')[0]}/{name}_new", purpose="template", size=1)
         await migrate(pool)
         await pool.close()
@@ -119,7 +126,11 @@ async def make_template(stack: Stack) -> str:
 
 
 @pytest.fixture
-async def fanout(stack: Stack, template: str, tmp_path: Path) -> AsyncIterator[Deployment]:
-    """A deployment with a short heartbeat timeout and no worker yet."""
-    async with deployment(stack, template, tmp_path, heartbeat_seconds=SHORT_HEARTBEAT_SECONDS) as made:
+async def fanout(
+    request: pytest.FixtureRequest, stack: Stack, template: str, tmp_path: Path
+) -> AsyncIterator[Deployment]:
+    """A deployment without a worker yet, whose heartbeat timeout is short unless the test is marked as `steady`."""
+    steady = request.node.get_closest_marker("steady") is not None
+    seconds = STEADY_HEARTBEAT_SECONDS if steady else SHORT_HEARTBEAT_SECONDS
+    async with deployment(stack, template, tmp_path, heartbeat_seconds=seconds) as made:
         yield made

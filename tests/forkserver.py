@@ -39,11 +39,8 @@ class Forked:
     def __init__(self, server: "ForkServer", pid: int) -> None:
         self._server = server
         self.pid = pid
-
-    @property
-    def returncode(self) -> int | None:
+        self.returncode: int | None = None
         """The exit code, or minus the number of the signal, if the end was seen."""
-        return self._server.endings.get(self.pid)
 
     def poll(self) -> int | None:
         """The exit code if it has ended."""
@@ -74,7 +71,8 @@ class ForkServer:
     """The helper process of this test process."""
 
     def __init__(self) -> None:
-        self.endings: dict[int, int] = {}
+        # A number is used again once its process has ended.
+        self._running: dict[int, Forked] = {}
         self._lock = Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -88,7 +86,8 @@ class ForkServer:
             socket.send_fds(self._socket, [message], streams)
             while "pid" not in (answer := self._read()):
                 self._note(answer)
-        return Forked(self, answer["pid"])
+            started = self._running[answer["pid"]] = Forked(self, answer["pid"])
+        return started
 
     def read_endings(self) -> None:
         """Takes in what the helper has told since."""
@@ -103,7 +102,7 @@ class ForkServer:
         return found
 
     def _note(self, answer: dict[str, int]) -> None:
-        self.endings[answer["ended"]] = answer["code"]
+        self._running.pop(answer["ended"]).returncode = answer["code"]
 
 
 @cache

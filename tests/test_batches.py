@@ -1,6 +1,7 @@
 """Whole batches through real servers and a real worker process."""
 
 import asyncio
+import signal
 
 import pytest
 
@@ -24,10 +25,13 @@ async def test_a_long_history_is_continued_and_nothing_is_lost(fanout: Deploymen
     batch = await fanout.client.submit("test.noop", range(1_450), range_size=1)
     status = await asyncio.wait_for(batch.wait(), 120)
     assert (status.status, status.completed) == ("completed", 1_450)
-    runs = [run async for run in fanout.temporal.list_workflows(f"WorkflowId = '{status.workflow_id}'")]
-    lengths = [run.history_length or 0 for run in runs]
-    assert len(runs) > 1
-    assert max(lengths) < 20_000
+
+    async def continued() -> list[int]:
+        runs = fanout.temporal.list_workflows(f"WorkflowId = '{status.workflow_id}'")
+        lengths = [run.history_length or 0 async for run in runs]
+        return lengths if len(lengths) > 1 else []
+
+    assert max(await eventually(continued)) < 20_000
 
 
 async def test_the_same_submit_heals_a_crash_between_commit_and_start(fanout: Deployment) -> None:
@@ -56,12 +60,20 @@ async def running(fanout: Deployment, batch: BatchHandle) -> bool:
 
 
 async def test_running_items_finish_within_the_grace_time(fanout: Deployment) -> None:
-    first = await fanout.start_worker("--grace", "20", "--concurrency", "4")
-    batch = await fanout.client.submit("test.sleep", [{"seconds": 2.0}] * 4)
+    held = {"handlers": "tests.handlers.faulty", "FANOUT_TEST_LEDGER": str(fanout.folder)}
+    first = await fanout.start_worker("--grace", "60", "--concurrency", "4", **held)
+    batch = await fanout.client.submit("fault.mixed", ["held"] * 4)
     await eventually(lambda: running(fanout, batch))
-    assert first.stop() == 0
+    first.process.send_signal(signal.SIGTERM)
+
+    async def draining() -> bool:
+        return "draining" in first.log.read_text()
+
+    await eventually(draining)
+    (fanout.folder / "go").touch()
+    assert await asyncio.to_thread(first.process.wait, 90) == 0
     assert await fanout.statuses(batch.batch_id) == {"completed": 4}
-    await fanout.start_worker()
+    await fanout.start_worker(**held)
     assert (await batch.wait()).status == "completed"
 
 

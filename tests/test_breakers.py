@@ -65,7 +65,7 @@ async def test_errors_of_another_kind_do_not_open_it(fanout: Deployment) -> None
 
 async def test_a_person_who_resumes_the_batch_closes_it(fanout: Deployment) -> None:
     await start_worker(fanout, "--concurrency", "4", handlers=SERVICE)
-    batch = await fanout.client.submit("service.call", [""] * 40)
+    batch = await fanout.client.submit("service.call", [""] * 400, range_size=5)
     await eventually(lambda: opened(batch))
     shown = fanout.run("status", str(batch.batch_id))
     assert "open: PermissionError" in shown.stdout
@@ -73,4 +73,4 @@ async def test_a_person_who_resumes_the_batch_closes_it(fanout: Deployment) -> N
     (fanout.folder / "up").touch()
     assert (await batch.resume()).breaker is None
     status = await closed(batch)
-    assert status.completed + status.failed == 40
+    assert status.completed + status.failed == 400

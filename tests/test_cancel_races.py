@@ -16,6 +16,8 @@ from tests.ledger import closed, events, executions
 from tests.support import Deployment, eventually
 from tests.timeline import Timeline, assert_sound, start_worker
 
+pytestmark = pytest.mark.steady
+
 SEED = 20261130
 ROUNDS_AT_ONCE = 20
 LAST_START_SECONDS = 2.0
@@ -122,14 +124,14 @@ async def test_an_item_in_back_off_is_settled_at_once(fanout: Deployment) -> Non
     status = await batch.cancel("enough")
     assert (status.cancelled, status.pending, status.processing) == (3, 0, 0)
     assert (await closed(batch)).status == "cancelled"
-    assert time.monotonic() - asked < 10
+    assert time.monotonic() - asked < 45
     await assert_sound(fanout, batch)
     took = await fanout.pool.fetchval(
         """select extract(epoch from max(r.settled_at) - min(b.cancelling_at))::float8
         from fanout.batches b join fanout.results r on r.batch_id = b.id where b.id = $1""",
         batch.batch_id,
     )
-    assert took < 3
+    assert took < 30
     assert [row.attempts async for row in batch.results()] == [1, 1, 1]
 
 
@@ -147,12 +149,12 @@ async def before_any_worker(fanout: Deployment, timeline: Timeline) -> BatchHand
 
 async def while_it_opens(fanout: Deployment, timeline: Timeline) -> BatchHandle:
     await start_worker(fanout)
-    return await fanout.client.submit("timed.work", [{"seconds": 0.1}] * 20)
+    return await fanout.client.submit("timed.work", [{"seconds": 20}] * 20)
 
 
 async def while_it_fans_out(fanout: Deployment, timeline: Timeline) -> BatchHandle:
     await start_worker(fanout, "--concurrency", "10")
-    batch = await fanout.client.submit("timed.work", [{"seconds": 0.3}] * 200)
+    batch = await fanout.client.submit("timed.work", [{"seconds": 0.3}] * 2_000)
     await timeline.noted("start", batch, 3)
     return batch
 
@@ -169,7 +171,7 @@ async def while_it_is_paused(fanout: Deployment, timeline: Timeline) -> BatchHan
 
 
 async def while_items_wait(fanout: Deployment, timeline: Timeline) -> BatchHandle:
-    await start_worker(fanout, FANOUT_TEST_BACK_OFF="20")
+    await start_worker(fanout, FANOUT_TEST_BACK_OFF="60")
     batch = await fanout.client.submit("timed.later", range(20))
     await eventually(lambda: asleep(fanout, batch, 20))
     return batch
@@ -204,7 +206,7 @@ async def test_a_cancel_holds_in_every_phase(fanout: Deployment, reach: Reach) -
     assert answer.pending == 0
     if reach in (before_any_worker, after_its_worker_was_killed):
         await start_worker(fanout)
-    await closed(batch, 30)
+    await closed(batch)
     await assert_nothing_started_late(timeline, batch, acknowledged)
     status = await assert_sound(fanout, batch)
     assert (status.status, status.reason, status.failed) == ("cancelled", "enough", 0)

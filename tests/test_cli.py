@@ -17,6 +17,8 @@ from fanout.cli.app import COMMANDS, run
 from tests.forkserver import run_script
 from tests.support import ROOT, Deployment
 
+pytestmark = pytest.mark.steady
+
 SUBMIT = ["batch_id", "workflow_id", "handler", "key", "outcome", "total"]
 COUNTS = ["total", "pending", "processing", "completed", "failed", "cancelled"]
 TIMES = ["created_at", "started_at", "progress_at", "closed_at"]

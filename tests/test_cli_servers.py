@@ -87,7 +87,7 @@ def empty_database(stack: Stack) -> Iterator[str]:
         finally:
             await connection.close()
 
-    asyncio.run(execute(f'create database "{name}"'))
+    asyncio.run(execute(f'create database "{name}" template template0'))
     try:
         yield f"{stack.database_url.rpartition('/')[0]}/{name}"
     finally:

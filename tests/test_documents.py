@@ -344,7 +344,7 @@ def bounded(path: Path) -> None:
     assert time.thread_time() - started < PATIENCE_SECONDS
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     suffix=st.sampled_from(SUFFIXES),
     head=st.sampled_from([b"", b"%PDF-1.4\n", b"<html>", b"\xff\xfe", b"\xef\xbb\xbf", b"---\n"]),
@@ -355,7 +355,7 @@ def test_no_bytes_at_all_can_break_it(tmp_path: Path, suffix: str, head: bytes, 
     bounded(written(tmp_path, f"any{suffix}", head + body + tail))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(changes=st.lists(st.tuples(st.floats(0, 0.999), st.binary(min_size=1, max_size=12)), min_size=1, max_size=12))
 def test_no_damage_to_a_pdf_can_break_it(tmp_path: Path, whole_pdf: bytes, changes: list[tuple[float, bytes]]) -> None:
     damaged = bytearray(whole_pdf)

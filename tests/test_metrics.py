@@ -94,11 +94,11 @@ async def test_a_worker_tells_what_it_does_and_how_it_is(fanout: Deployment) -> 
     ]
     for batch in batches:
         await batch.wait()
-    nap = await fanout.client.submit("test.sleep", [{"seconds": 8}] * 2)
+    nap = await fanout.client.submit("test.sleep", [{"seconds": 600}] * 2)
 
     async def napping() -> Any:
         found = await scrape(place)
-        items = found["fanout_items_open"]
+        items = found.get("fanout_items_open", {})
         return found if items.get(labels(handler="test.sleep", state="processing")) == 2 else None
 
     found = await eventually(napping)
@@ -130,12 +130,18 @@ async def test_a_worker_tells_what_it_does_and_how_it_is(fanout: Deployment) -> 
 
     await eventually(draining)
     assert (await get(place, "/health"))[0] == 200
-    assert worker.process.wait(60) == 0
+    # The second one ends the grace time.
+    worker.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(worker.process.wait, 60) == 0
 
 
 async def check_pages(place: str) -> None:
     assert await get(place, "/health") == (200, "alive\n")
-    assert await get(place, "/ready?verbose") == (200, '{"ready": true, "reasons": []}\n')
+
+    async def is_ready() -> bool:
+        return await get(place, "/ready?verbose") == (200, '{"ready": true, "reasons": []}\n')
+
+    await eventually(is_ready)
     assert (await get(place, "/nothing"))[0] == 404
 
 
@@ -190,19 +196,21 @@ async def holds(port: int, connections: int) -> bool:
 async def test_lost_executions_and_stale_writes_are_counted(fanout: Deployment) -> None:
     """A frozen worker's item is taken over; what the frozen one writes once it is back is refused."""
     first_place, second_place = address(), address()
+    ledger = {"FANOUT_TEST_LEDGER": str(fanout.folder)}
     first = await fanout.start_worker(
-        handlers="tests.handlers.frozen", FANOUT_TEST_ENDING="A", FANOUT_METRICS_ADDRESS=first_place
+        handlers="tests.handlers.frozen", FANOUT_METRICS_ADDRESS=first_place, FANOUT_TEST_ENDING="A", **ledger
     )
     batch = await fanout.client.submit("test.frozen", [None])
     await eventually(lambda: processing(fanout, batch.batch_id))
     first.process.send_signal(signal.SIGSTOP)
     await fanout.start_worker(
-        handlers="tests.handlers.frozen", FANOUT_TEST_ENDING="B", FANOUT_METRICS_ADDRESS=second_place
+        handlers="tests.handlers.frozen", FANOUT_METRICS_ADDRESS=second_place, FANOUT_TEST_ENDING="B", **ledger
     )
     await asyncio.wait_for(batch.wait(), 120)
     found = await scrape(second_place)
     assert found["fanout_lost_executions_total"] == {labels(handler="test.frozen"): 1}
     assert "fanout_stale_writes_refused_total" not in found
+    (fanout.folder / "go").touch()
     first.process.send_signal(signal.SIGCONT)
 
     async def refused() -> bool:

@@ -30,15 +30,18 @@ async def still(batch: BatchHandle) -> bool:
 
 
 async def test_a_paused_batch_starts_nothing_until_it_is_resumed(fanout: Deployment) -> None:
-    await fanout.start_worker("--concurrency", "10")
-    batch = await fanout.client.submit("test.sleep", [{"seconds": 0.1}] * 300)
+    held = {"handlers": "tests.handlers.faulty", "FANOUT_TEST_LEDGER": str(fanout.folder)}
+    await fanout.start_worker("--concurrency", "10", **held)
+    items = ["fine"] * 40 + ["held"] * 260
+    batch = await fanout.client.submit("fault.mixed", items)
     await eventually(lambda: settled(batch, 30))
     paused = await batch.pause()
     assert paused.status == "paused"
+    (fanout.folder / "go").touch()
     await eventually(lambda: still(batch))
     before = await batch.progress()
     assert (await batch.pause()).status == "paused"
-    joined = await fanout.client.submit("test.sleep", [{"seconds": 0.1}] * 300, key=before.key)
+    joined = await fanout.client.submit("fault.mixed", items, key=before.key)
     assert joined.outcome == "joined"
     assert (await batch.progress()).settled == before.settled
     assert (await batch.resume()).status == "processing"
@@ -114,10 +117,10 @@ async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Dep
     assert (await batch.retry(error_type="LookupError", error_code="poison")).reopened == 0
     one = await batch.retry(error_type="LookupError", error_code="permanent")
     assert (one.epoch, one.reopened) == (2, 1)
-    assert (await asyncio.wait_for(batch.wait(), 30)).completed == 2
+    assert (await asyncio.wait_for(batch.wait(), 60)).completed == 2
     two = await batch.retry(items=["2"])
     assert (two.epoch, two.reopened) == (3, 1)
-    status = await asyncio.wait_for(batch.wait(), 30)
+    status = await asyncio.wait_for(batch.wait(), 60)
     assert (status.status, status.completed, status.epoch) == ("completed", 3, 3)
     assert (await batch.retry()).reopened == 0
     events = await fanout.client.store.read_events(batch.batch_id, 0)
@@ -129,7 +132,7 @@ async def test_a_retry_runs_the_failed_items_of_a_closed_batch_again(fanout: Dep
         await batch.retry(items=["nobody"])
     # Each of two at once is told of the epoch that it began.
     twins = await fanout.client.submit("test.mended", ["bad", "bad"])
-    assert (await asyncio.wait_for(twins.wait(), 30)).failed == 2
+    assert (await asyncio.wait_for(twins.wait(), 60)).failed == 2
     both = await asyncio.gather(twins.retry(items=["0"]), twins.retry(items=["1"]))
     assert sorted((each.epoch, each.reopened) for each in both) == [(2, 1), (3, 1)]
 
@@ -151,7 +154,7 @@ async def test_a_retry_of_an_open_batch_does_not_disturb_what_runs(fanout: Deplo
 
 async def test_the_updates_of_the_web_ui_steer_the_batch(fanout: Deployment) -> None:
     await fanout.start_worker("--concurrency", "5")
-    batch = await fanout.client.submit("test.sleep", [{"seconds": 0.2}] * 200)
+    batch = await fanout.client.submit("test.sleep", [{"seconds": 2.0}] * 200)
     handle = fanout.temporal.get_workflow_handle((await batch.read()).workflow_id)
     assert await handle.execute_update("pause") == "paused"
     await eventually(lambda: still(batch))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from temporalio.client import (
     Client,
     Schedule,
     ScheduleActionStartWorkflow,
+    ScheduleOverlapPolicy,
     ScheduleSpec,
     WorkflowFailureError,
     WorkflowHandle,
@@ -321,6 +323,8 @@ async def are_connected(fanout: Deployment, count: int) -> bool:
     """Whether so many clients beside the test's own have a session; nothing of theirs ends before the items come."""
     sessions = """select count(distinct client_port) from pg_stat_activity
         where datname = current_database() and application_name = 'fanout client'"""
+    # A session that rests for a minute is closed.
+    await fanout.client.workers()
     return bool(await fanout.pool.fetchval(sessions) > count)
 
 
@@ -330,9 +334,15 @@ async def test_a_schedule_starts_a_new_batch_at_each_tick_by_its_policy(fanout: 
     action = ScheduleActionStartWorkflow("Batch", request, id="hourly", task_queue="fanout")
     handle = await fanout.temporal.create_schedule("hourly", Schedule(action=action, spec=ScheduleSpec()))
     for number in range(1, 4):
-        await handle.trigger()
+        await handle.trigger(overlap=ScheduleOverlapPolicy.ALLOW_ALL)
         await eventually(partial(has_closed, fanout, number))
+        # To Temporal two clicks within one second are one start.
+        await eventually(partial(is_another_second, int(time.time())))
     assert await fanout.pool.fetchval("select count(*) from fanout.duplicates") == 0
+
+
+async def is_another_second(seconds: int) -> bool:
+    return int(time.time()) > seconds
 
 
 async def has_closed(fanout: Deployment, count: int) -> bool:

@@ -66,7 +66,7 @@ async def test_a_transaction_that_the_handler_ends_itself_settles_nothing(fanout
 async def test_the_transaction_of_a_worker_that_was_taken_over_is_undone(fanout: Deployment) -> None:
     await prepare(fanout)
     first = await start_worker(fanout, handlers=LEDGER)
-    batch = await fanout.client.submit("ledger.book", [{"amount": 5, "seconds": 2}])
+    batch = await fanout.client.submit("ledger.book", [{"amount": 5, "seconds": 15}])
 
     async def began() -> bool:
         return len(calls(fanout, 0)) == 1
@@ -89,24 +89,24 @@ async def test_a_transaction_whose_session_is_ended_costs_no_attempt(fanout: Dep
     """Whether it was terminated in the block or at the commit: the item is run again, or found settled."""
     await prepare(fanout)
     await start_worker(fanout, "--concurrency", "10", handlers=LEDGER)
-    batch = await fanout.client.submit("ledger.book", [{"amount": 1, "seconds": 0.05}] * 150)
+    batch = await fanout.client.submit("ledger.book", [{"amount": 1, "seconds": 0.05}] * 1_000)
     closing = asyncio.create_task(closed(batch, 90))
     ended = 0
     while not closing.done() and ended < 10:
         ended += await fanout.pool.fetchval(END_SESSIONS) or 0
         await asyncio.wait([closing], timeout=0.1)
-    assert (await closing).completed == 150
+    assert (await closing).completed == 1_000
     assert ended == 10
     assert await events(batch, fanout, "retrying") == []
     rows = [row async for row in batch.results()]
     assert {(row.attempts, row.crashes) for row in rows} == {(0, 0)}
-    await assert_balanced(fanout, batch, 150)
+    await assert_balanced(fanout, batch, 1_000)
 
 
 async def test_a_cancel_leaves_no_half_of_a_transaction(fanout: Deployment) -> None:
     await prepare(fanout)
     await start_worker(fanout, "--concurrency", "20", handlers=LEDGER)
-    batch = await fanout.client.submit("ledger.book", [{"amount": 1, "seconds": 0.02}] * 400)
+    batch = await fanout.client.submit("ledger.book", [{"amount": 1, "seconds": 0.2}] * 2_000)
 
     async def under_way() -> bool:
         return (await batch.progress()).completed > 50
@@ -115,7 +115,7 @@ async def test_a_cancel_leaves_no_half_of_a_transaction(fanout: Deployment) -> N
     await batch.cancel("enough")
     status = await closed(batch)
     assert status.status == "cancelled"
-    assert status.completed + status.cancelled == 400
+    assert status.completed + status.cancelled == 2_000
     await assert_balanced(fanout, batch, status.completed)
 
 

@@ -73,21 +73,22 @@ async def metadata(handle: WorkflowHandle[Any, Any]) -> WorkflowMetadata:
 
 
 async def test_the_live_details_tell_state_reason_and_counts(fanout: Deployment) -> None:
-    await fanout.start_worker()
+    # At most four are at work, and unwritten, when the budget stops them.
+    await fanout.start_worker("--concurrency", "4")
     batch = await fanout.client.submit(
         "test.fail", [{"n": n} for n in range(40)], max_failures=3, range_size=1, key="live"
     )
     handle = fanout.temporal.get_workflow_handle((await batch.read()).workflow_id)
 
-    async def paused() -> str:
-        details = (await metadata(handle)).current_details
-        return details if "**paused**" in details else ""
+    async def paused() -> bool:
+        details, status = (await metadata(handle)).current_details, await batch.progress()
+        told = (
+            *("**paused**", "reason: `failure_budget`", f"{status.settled} of 40 items settled"),
+            f"| 0 | {status.failed} | 0 | {40 - status.settled} | 40 |",
+        )
+        return all(words in details for words in told)
 
-    details = await eventually(paused)
-    status = await batch.progress()
-    assert "reason: `failure_budget`" in details
-    assert f"{status.settled} of 40 items settled" in details
-    assert f"| 0 | {status.failed} | 0 | {40 - status.settled} | 40 |" in details
+    await eventually(paused)
     definition = (await metadata(handle)).definition
     named = [*definition.query_definitions, *definition.signal_definitions, *definition.update_definitions]
     assert {"changed", "pause", "resume", "retry", "cancel", "progress"} <= {each.name for each in named}

@@ -1,9 +1,10 @@
 """`stack` and `dev`: real servers from Python packages, for as long as the command runs."""
 
+import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fanout.cli.serve import PORT
 from fanout.cli.session import Session
 from fanout.cli.views import facts
 from fanout.devstack import Stack, running, use
-from fanout.devstack.locks import USERS, is_held
+from fanout.devstack.locks import USERS, is_held, try_lock
 from fanout.devstack.ports import HOST, listen
 from fanout.errors import StackFailed
 from fanout.servers import ServerOptions, Servers, choose_servers
@@ -96,9 +97,18 @@ def _wait_for_end(found: Stack) -> None:
     started = time.monotonic()
     patience = LET_GO_SECONDS
     while _is_alive(found.supervisor_pid) and time.monotonic() < started + patience:
-        # The supervisor holds this one alone once it has seen that no user is left.
-        patience = END_SECONDS if is_held(found.home / USERS) else patience
+        patience = END_SECONDS if _is_left(found.home) else patience
         time.sleep(POLL_SECONDS / 4)
+
+
+def _is_left(home: Path) -> bool:
+    """Whether nobody uses the servers any more, or the supervisor holds that lock alone as it ends them."""
+    with suppress(FileNotFoundError):
+        descriptor = try_lock(home / USERS)
+        if descriptor is None:
+            return is_held(home / USERS)
+        os.close(descriptor)
+    return True
 
 
 def _is_alive(pid: int) -> bool:

@@ -15,7 +15,14 @@ from fanout.client.items import Items, key_fault
 from fanout.client.limits import Limits
 from fanout.client.schedules import Schedules
 from fanout.client.starting import Starter
-from fanout.client.submitting import SubmitOptions, SubmitOutcome, check_batch, refuse_unknown, store_batch
+from fanout.client.submitting import (
+    SEEN_WITHIN,
+    SubmitOptions,
+    SubmitOutcome,
+    check_batch,
+    refuse_unknown,
+    store_batch,
+)
 from fanout.client.why import Inquiry
 from fanout.client.witness import Witness
 from fanout.devstack import running
@@ -180,8 +187,8 @@ class FanoutClient:
         return await check_batch(self.store, options, items, self.settings.max_payload_bytes)
 
     async def known_handlers(self) -> set[str]:
-        """The names that a live worker or this client knows."""
-        workers = await self.store.list_workers()
+        """The names that this client knows, or a worker that was seen within a day."""
+        workers = await self.store.list_workers(SEEN_WITHIN)
         return {*self.handlers, *(name for worker in workers for name in worker.facts.handlers)}
 
     async def get(self, reference: UUID | str) -> BatchHandle:

@@ -1,6 +1,7 @@
 """Submits: one transaction that stores a batch whole, or finds the batch that has the key."""
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
@@ -19,6 +20,8 @@ from fanout.store import BatchStore, Connection, Holder, Joins, NewBatch, Submis
 TITLE_CHARACTERS = 200
 NO_LIMITS = Limits()
 FOREVER = Dedup()
+SEEN_WITHIN = timedelta(days=1)
+"""Who was seen within it tells which handlers there are: a lease that is stale for a moment is no reason to refuse."""
 ORIGINS = ("client", "cli", "http", "schedule", "temporal")
 """Who asks for a start: recorded with those that joined a batch."""
 

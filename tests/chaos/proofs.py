@@ -24,7 +24,7 @@ coalesce(sum(cancelled), 0)::integer as cancelled from fanout.progress where bat
 EVENTS = """select e.id, e.kind, e.data, h.last_id from fanout.event_heads h
 left join fanout.events e on e.batch_id = h.batch_id where h.batch_id = $1 order by e.id"""
 SETTLES = "select seq, status, was, epoch from fanout_audit.settles where batch_id = $1 order by seq, at"
-END_SECONDS = 30.0
+END_SECONDS = 90.0
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 import asyncio
 import re
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -61,10 +63,16 @@ async def test_the_list_filters_pages_and_stays_live_under_a_prefix(
     await visitor.until(".batches tbody tr", "The newest")
 
 
+def gate(fanout: Deployment, number: int) -> Path:
+    return fanout.folder / f"go-{number}"
+
+
 async def submit_mixed(fanout: Deployment) -> BatchHandle:
-    """60 items of which ten fail, with one type of error and two codes."""
+    """60 items of which ten fail, with one type of error and two codes; a gate for each quarter of them."""
     codes = {3: "form", 7: "missing"}
-    payloads = [{"seconds": 0.2, "returns": {"page": n}} for n in range(60)]
+    payloads: list[dict[str, Any]] = [
+        {"waits_for": str(gate(fanout, n // 15)), "returns": {"page": n}} for n in range(60)
+    ]
     for number, payload in enumerate(payloads):
         if number < 50 and number % 10 in codes:
             payload |= {"raises": "Wrong", "code": codes[number % 10], "message": f"nothing in {number}", "until": 1}
@@ -85,6 +93,9 @@ async def test_a_batch_is_watched_to_its_end_and_retried_by_group(
     await visitor.state("paused")
     await page.evaluate(WATCH_COUNTS)
     await visitor.press("Resume")
+    for number in range(4):
+        gate(fanout, number).touch()
+        await page.wait_for_function("(least) => window.counts.length > least", arg=number)
     await visitor.state("completed_with_failures")
     counts = await page.evaluate("() => window.counts")
     assert counts == sorted(counts)
@@ -132,7 +143,7 @@ async def look_for_items(visitor: Visitor) -> None:
     """Pages through the items of the mixed batch, searches them, and opens one."""
     page = visitor.page
     rows = page.locator(".items tbody tr")
-    assert await rows.count() == 50
+    await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 50")
     await page.get_by_role("link", name="Next", exact=True).click()
     await page.wait_for_function("() => document.querySelectorAll('.items tbody tr').length === 10")
     await page.get_by_role("link", name="First", exact=True).click()
@@ -157,7 +168,7 @@ async def look_for_items(visitor: Visitor) -> None:
 
 async def test_a_keyboard_alone_pauses_resumes_and_cancels(fanout: Deployment, serve: Serving, visit: Visiting) -> None:
     await fanout.start_worker("--concurrency", "2", handlers=SHOWN)
-    batch = await fanout.client.submit("test.shown", [{"seconds": 0.2}] * 500, key="long", title="Long")
+    batch = await fanout.client.submit("test.shown", [{"seconds": 1.0}] * 500, key="long", title="Long")
     visitor = await visit(await serve(), reduced_motion="reduce")
     page = visitor.page
     await visitor.open()
@@ -353,6 +364,8 @@ async def test_an_event_source_hears_every_failure_once_across_cut_lines(
 ) -> None:
     await fanout.start_worker("--concurrency", "5", handlers=SHOWN)
     payloads = [{"seconds": 0.3, **({"raises": "Wrong"} if number % 5 == 0 else {})} for number in range(200)]
+    for payload in payloads[180:]:
+        payload["waits_for"] = str(gate(fanout, 0))
     batch = await fanout.client.submit("test.shown", payloads, key="heard")
     address = await serve()
     async with Line("127.0.0.1", int(address.rpartition(":")[2])) as line:
@@ -364,6 +377,7 @@ async def test_an_event_source_hears_every_failure_once_across_cut_lines(
             await page.wait_for_function("(count) => window.opened >= count", arg=opened)
             await page.wait_for_function("(count) => window.heard.length >= count", arg=10 * opened)
             line.reset_all()
+        gate(fanout, 0).touch()
         await page.wait_for_function("() => window.ended === true")
         heard = await page.evaluate("() => window.heard")
         assert await page.evaluate("() => window.opened") >= 4

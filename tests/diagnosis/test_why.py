@@ -44,6 +44,7 @@ async def processing(fanout: Deployment, batch: BatchHandle, count: int = 1) -> 
     await eventually(held)
 
 
+@pytest.mark.steady
 async def test_a_batch_without_a_worker_says_which_is_missing(fanout: Deployment) -> None:
     batch = await fanout.client.submit("nobody.knows", [1], key="k", allow_unknown=True)
     alone = await batch.why()
@@ -106,6 +107,7 @@ async def test_an_open_breaker_tells_when_it_tries_again(fanout: Deployment) -> 
 HOUR = {"how": "duration", "after": 3600, "seconds": 0}
 
 
+@pytest.mark.steady
 async def test_running_items_full_slots_and_waits_are_told_apart(fanout: Deployment) -> None:
     await start_worker(fanout, "--concurrency", "2", handlers="tests.handlers.timed")
     busy = await fanout.client.submit("timed.loop", range(4), range_size=1)

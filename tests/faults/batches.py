@@ -2,9 +2,10 @@
 
 import time
 from contextlib import suppress
+from functools import partial
 
 from fanout import BatchHandle, Status
-from fanout.store import OUTAGE
+from fanout.store import OUTAGE, BatchRow
 from fanout.store.audit import count_recorded_twice, count_settles
 from tests.ledger import calls, closed
 from tests.support import Deployment, WorkerProcess, eventually
@@ -23,19 +24,24 @@ async def reach(batch: BatchHandle, settled: int, seconds: float = 60) -> None:
     """Waits until so many items are settled."""
 
     async def reached() -> bool:
-        # The connection that asks may be one of those that an outage ended.
-        with suppress(*OUTAGE):
-            row = await batch.read()
-            return row.total - row.open >= settled
-        return False
+        row = await _read(batch)
+        return row is not None and row.total - row.open >= settled
 
     await eventually(reached, seconds)
+
+
+async def _read(batch: BatchHandle) -> BatchRow | None:
+    # The connection that asks may be one of those that an outage ended.
+    with suppress(*OUTAGE):
+        return await batch.read()
+    return None
 
 
 async def recover(batch: BatchHandle) -> float:
     """Waits until another item is settled, which must be soon; answers after how many seconds."""
     since = time.monotonic()
-    row = await batch.read()
+    row = await eventually(partial(_read, batch))
+    assert row is not None
     # Every item may have been settled between two moments of the outage, and the batch not be closed yet.
     if row.open:
         await reach(batch, row.total - row.open + 1, RECOVERY_SECONDS)

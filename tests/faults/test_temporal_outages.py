@@ -39,8 +39,9 @@ async def outlive_temporal(stack: Stack, folder: Path, seconds: float) -> None:
         assert (await closed(late)).completed == 3
 
 
+@pytest.mark.steady
 async def test_a_worker_that_lost_temporal_alone_keeps_its_items(fanout: Deployment) -> None:
-    await lose_temporal(fanout, 10)
+    await lose_temporal(fanout, 2 * fanout.settings.heartbeat_seconds)
 
 
 async def lose_temporal(fanout: Deployment, seconds: float) -> None:

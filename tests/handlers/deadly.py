@@ -39,7 +39,7 @@ def in_thread(payload: bool, ctx: Context) -> int:
     return os.getpid()
 
 
-@handler("deadly.child", run_in="process", max_attempts=2, timeout=timedelta(seconds=2), memory_limit=256 * MEGABYTE)
+@handler("deadly.child", run_in="process", max_attempts=2, timeout=timedelta(seconds=10), memory_limit=256 * MEGABYTE)
 def in_child(payload: str, ctx: Context) -> str:
     """Dies, hangs or eats, in a process of its own."""
     note(ctx)

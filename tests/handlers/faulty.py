@@ -8,6 +8,7 @@ from pathlib import Path
 from temporalio.common import RetryPolicy
 
 from fanout import Context, PermanentError, handler
+from tests.handlers.gate import until_there
 
 FOLDER = Path(os.environ["FANOUT_TEST_LEDGER"])
 QUICK = RetryPolicy(
@@ -22,7 +23,7 @@ async def mixed(payload: str, ctx: Context) -> int:
         raise PermanentError("no")
     if payload == "flaky" and ctx.attempt == 1:
         raise ConnectionError("not yet")
-    while payload == "held" and not (FOLDER / "go").exists():  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
+    if payload == "held":
+        await until_there(FOLDER / "go")
     await asyncio.sleep(0.02)
     return ctx.seq * ctx.seq

@@ -2,19 +2,24 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 from fanout import PermanentError, handler
+from tests.handlers.gate import until_there
 
 ENDING = os.environ["FANOUT_TEST_ENDING"]
+FOLDER = Path(os.environ["FANOUT_TEST_LEDGER"])
 
 
 @handler("test.frozen")
 async def frozen(payload: Any) -> str:
-    """Takes two seconds, then ends as this worker's environment says."""
+    """Waits for a file `go` that the test makes, then ends as this worker's environment says."""
     if ENDING == "B":
         return "B"
-    await asyncio.sleep(120 if ENDING == "slow" else 2)
+    if ENDING == "slow":
+        await asyncio.sleep(120)
+    await until_there(FOLDER / "go")
     if ENDING == "permanent":
         raise PermanentError("too late")
     if ENDING == "transient":

@@ -43,7 +43,7 @@ class Harness:
         self.runner.start(works, parallel)
         return works
 
-    async def outcome(self, work: Item, timeout: float = 20) -> Outcome:
+    async def outcome(self, work: Item, timeout: float = 60) -> Outcome:
         """The item's only outcome, once it is there."""
 
         async def reported() -> list[Outcome]:

@@ -156,9 +156,9 @@ async def test_a_handler_that_blocks_the_loop_does_not_time_out_its_neighbours(h
         return "in time"
 
     async def block(payload: Any) -> None:
-        time.sleep(2.5)  # noqa: ASYNC251
+        time.sleep(7)  # noqa: ASYNC251
 
-    harness.start(make_handler(short, timeout=timedelta(seconds=1.5)), range(3))
+    harness.start(make_handler(short, timeout=timedelta(seconds=6)), range(3))
     harness.start(make_handler(block), [None])
     ended = await harness.finished()
     assert [ended[number].result for number in range(3)] == ['"in time"'] * 3

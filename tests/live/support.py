@@ -90,7 +90,7 @@ async def live(url: str, listen_url: str | None = None) -> AsyncIterator[Live]:
         await pool.close()
 
 
-async def until(check: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(check: Callable[[], bool], seconds: float = 60.0) -> None:
     """Waits until a plain condition is true."""
 
     async def checked() -> bool:

@@ -170,7 +170,6 @@ async def test_readers_outlive_an_outage_of_the_database(url: str) -> None:
 async def test_a_database_that_does_not_answer_is_told_once_and_so_is_its_return(
     url: str, monkeypatch: pytest.MonkeyPatch, away: Callable[[Line], None]
 ) -> None:
-    monkeypatch.setattr(feed, "STALE_SECONDS", 0.3)
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
@@ -180,6 +179,7 @@ async def test_a_database_that_does_not_answer_is_told_once_and_so_is_its_return
             batch_id = await add_batch(found.batches, 10)
             async with found.reading(batch_id) as notes:
                 await until(lambda: notes.ids() == [1, 2])
+                monkeypatch.setattr(feed, "STALE_SECONDS", 0.3)
                 away(line)
                 # Long before a read that hangs gives up.
                 await until(lambda: notes.kinds()[-1] == Kind.STALE, READ_SECONDS / 2)

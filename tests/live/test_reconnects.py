@@ -8,7 +8,7 @@ from contextlib import suppress
 import httpx
 
 from fanout import BatchHandle, Item
-from tests.live.support import LISTENERS
+from tests.live.support import LISTENERS, until
 from tests.live.web import READ_SECONDS, Ears, reader, serving
 from tests.support import Deployment
 
@@ -18,12 +18,20 @@ ITEMS = 200
 
 async def test_all_readers_agree_across_twenty_cuts_of_every_connection(fanout: Deployment) -> None:
     await fanout.start_worker("--concurrency", "5", handlers="tests.handlers.live")
-    items = [Item({"fails": seq % 5 == 0, "seconds": 0.2}, key=f"k{seq}") for seq in range(ITEMS)]
+    go = fanout.folder / "go"
+    # Those at the end wait until every reader has been cut off some times.
+    last = [{"waits_for": str(go)} if seq >= ITEMS - 10 else {} for seq in range(ITEMS)]
+    items = [Item({"fails": seq % 5 == 0, "seconds": 0.2, **last[seq]}, key=f"k{seq}") for seq in range(ITEMS)]
     batch = await fanout.client.submit("test.live", items)
     async with serving(fanout.client) as address:
         ears, curl = reader(address, batch.batch_id), Curl(f"{address}/batches/{batch.batch_id}/events")
         cutting = asyncio.create_task(cut_listeners(fanout))
-        own, _, _ = await asyncio.gather(from_library(batch), with_cuts(ears), curl.read_to_the_end())
+
+        async def let_go_on() -> None:
+            await until(lambda: len(ears.answers) > 3 and curl.calls > 3)
+            go.touch()
+
+        own, *_ = await asyncio.gather(from_library(batch), with_cuts(ears), curl.read_to_the_end(), let_go_on())
         cutting.cancel()
         await asyncio.gather(cutting, return_exceptions=True)
     stored = [event["id"] for event in await fanout.client.store.read_events(batch.batch_id, 0)]

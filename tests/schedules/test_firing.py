@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import ScheduleActionExecutionStartWorkflow, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.client import WorkflowExecution as Run
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 from fanout import BatchHandle
@@ -296,6 +296,10 @@ async def test_a_fixed_key_has_one_open_batch_whoever_starts_it(fanout: Deployme
         return {*found} if len(found) > 1 else set()
 
     assert await eventually(recorded) == {"client joined", "schedule joined"}
+    # A start that came after the close would make a batch of its own, by right.
+    for done in (await on_server(fanout)).info.recent_actions:
+        assert isinstance(done.action, ScheduleActionExecutionStartWorkflow)
+        await asyncio.wait_for(fanout.temporal.get_workflow_handle(done.action.workflow_id).result(), 90)
     (fanout.folder / "go").touch()
     await closed(batch)
     assert len(calls(fanout, 0)) == 1

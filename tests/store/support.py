@@ -33,7 +33,11 @@ LONG_GRACE = timedelta(days=1)
 FINGERPRINT = bytes(32)
 WORKFLOW = "fanout/test.store/key"
 HANDLER = "test.store"
-NEVER_AWAY = "update fanout.workers set fresh_since = '-infinity' where id = $1"
+# Both count from now, and a busy machine may take its time for what comes next.
+NEVER_AWAY = """update fanout.workers set fresh_since = '-infinity', seen_at = clock_timestamp() + interval '1 hour'
+where id = $1"""
+LONG_SILENT = "update fanout.workers set seen_at = clock_timestamp() - interval '1 hour' where id = $1"
+"""What whoever looks from here on knows of a worker, until it renews its lease."""
 Answer = TypeVar("Answer")
 
 

@@ -346,7 +346,7 @@ def _chosen_seed() -> int:
     return int(os.environ.get("FANOUT_CHAOS_SEED") or random.randrange(2**32))
 
 
-@pytest.mark.timeout(7_200 if CHAOS else 240)
+@pytest.mark.timeout(7_200 if CHAOS else 900)
 def test_no_order_of_calls_breaks_an_invariant(stack: Stack, template: str) -> None:
     chosen: dict[str, Any] = {"derandomize": not CHAOS, "phases": [Phase.generate, Phase.shrink]}
     exits = AsyncExitStack()

