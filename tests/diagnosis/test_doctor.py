@@ -195,7 +195,7 @@ async def test_many_new_batches_at_one_moment_are_a_surge(fanout: Deployment) ->
         for number in range(times):
             await fanout.client.submit(handler, [0 if alike else number])
         await fanout.pool.execute(
-            "update fanout.batches set created_at = date_trunc('hour', now()) where handler = $1", handler
+            "update fanout.batches set created_at = date_trunc('minute', now()) where handler = $1", handler
         )
         found = (await examine(fanout)).get("surge")
         return None if found is None else found.detail

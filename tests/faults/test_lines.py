@@ -89,10 +89,16 @@ async def test_dropped_replies_are_lost_after_the_server_has_heard() -> None:
         line.drop_replies()
         writer.write(b"b")
         await eventually(lambda: has(heard, b"b"))
+        await eventually(lambda: robbed(line))
         line.restore()
         with pytest.raises(ConnectionResetError):
             await reader.read(10)
         writer.close()
+
+
+async def robbed(line: Line) -> bool:
+    """Whether a reply has been dropped."""
+    return any(each.robbed for each in line._connections)
 
 
 async def has(heard: list[bytes], text: bytes) -> bool:

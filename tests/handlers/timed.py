@@ -73,10 +73,10 @@ async def mended(payload: dict[str, Any], ctx: Context) -> str:
 
 @handler("timed.loop")
 async def loop(payload: Any, ctx: Context) -> str:
-    """Goes round for 20 s and does not swallow a cancel."""
+    """Goes round for 200 s and does not swallow a cancel."""
     note(ctx, "start")
     try:
-        for _ in range(200):
+        for _ in range(2_000):
             await asyncio.sleep(0.1)
     except asyncio.CancelledError:
         note(ctx, "told")

@@ -179,13 +179,13 @@ def test_text_of_a_caller_that_only_looks_bad_passes(text: str | bytes, value: A
 def test_200_levels_pass_and_100_000_are_refused_without_a_crash() -> None:
     deepest = encode(nested(DEPTH_LIMIT))
     assert decode(deepest) == nested(DEPTH_LIMIT)
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(UnstorableValue, match="nesting"):
         encode(nested(100_000))
     for opening, closing in (("[", "]"), ('{"a":', "}"), ("[[],", "]"), ("[", "")):
         with pytest.raises(UnstorableValue, match=r"nesting|not JSON"):
             decode(opening * 100_000 + "1" + closing * 100_000)
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_brackets_in_strings_and_beside_each_other_are_no_nesting() -> None:
@@ -194,11 +194,11 @@ def test_brackets_in_strings_and_beside_each_other_are_no_nesting() -> None:
 
 
 def test_a_long_text_of_backslashes_is_looked_at_in_linear_time() -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     assert len(encode("\\" * 500_000 + "u0000")) > 1_000_000
     with pytest.raises(UnstorableValue):
         encode("\\" * 500_000 + "\0")
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

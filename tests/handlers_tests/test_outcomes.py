@@ -308,12 +308,12 @@ def monsters() -> Iterator[tuple[str, BaseException]]:
 def test_any_error_is_described_quickly_and_can_be_stored(name: str) -> None:
     """Bounded, and nothing that JSON or PostgreSQL refuses."""
     error = dict(monsters())[name]
-    began = time.monotonic()
+    began = time.thread_time()
     try:
         raise error
     except BaseException as caught:
         found = classify(caught, make_handler(), 1).error
-    assert time.monotonic() - began < 1
+    assert time.thread_time() - began < 1
     text = json.dumps(found)
     check_text(text)
     assert "\\ud800" not in text
