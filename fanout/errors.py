@@ -6,7 +6,7 @@ FanoutError                 code, and what a command line or an HTTP answer need
 │   ├── InvalidItem         an item, naming its position, its key and the limit
 │   │   └── OversizedItem   its payload is larger than the limit
 │   ├── DuplicateItemKey    one item key at two positions
-│   ├── UnknownHandler      no live worker and no local module knows it
+│   ├── UnknownHandler      no worker seen within a day and no local module knows it
 │   ├── UnknownBatch        no such id, or no such handler and key
 │   ├── InvalidSchedules    declarations of schedules: each of their fields that is wrong
 │   ├── UnknownSchedule     no schedule of this deployment has that id
@@ -96,7 +96,7 @@ class DuplicateItemKey(InvalidRequest):
 
 
 class UnknownHandler(InvalidRequest):
-    """Neither a live worker nor a local module knows the handler."""
+    """Neither a worker that was seen within a day nor a local module knows the handler."""
 
     code = "unknown_handler"
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -120,6 +121,18 @@ async def test_only_workers_that_know_a_handler_run_it(fanout: Deployment) -> No
     status = await closed(batch)
     assert (status.completed, await worker_ids(fanout, batch)) == (20, set(capable))
     await assert_nothing_charged(batch)
+
+
+async def test_a_handler_is_known_for_a_day_after_its_worker_was_seen(fanout: Deployment) -> None:
+    """A lease that ran out, as in an outage, is no misspelt name."""
+    worker = await fanout.start_worker()
+    worker.kill()
+    seen = "update fanout.workers set seen_at = clock_timestamp() - $1::interval"
+    await fanout.pool.execute(seen, timedelta(hours=23))
+    assert (await fanout.client.submit("test.echo", [1], key="k")).outcome == "started"
+    await fanout.pool.execute(seen, timedelta(hours=25))
+    with pytest.raises(UnknownHandler):
+        await fanout.client.submit("test.echo", [1], key="later")
 
 
 async def test_a_batch_waits_for_a_worker_that_knows_its_handler(fanout: Deployment) -> None:
