@@ -1,6 +1,7 @@
 """What Temporal's Web UI is given to show: texts that no user's words can turn into something else."""
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,6 +71,28 @@ async def test_a_title_that_is_more_than_one_line_is_refused(fanout: Deployment,
 async def metadata(handle: WorkflowHandle[Any, Any]) -> WorkflowMetadata:
     found: WorkflowMetadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     return found
+
+
+async def test_what_a_look_has_counted_is_not_counted_again_when_its_range_ends(fanout: Deployment) -> None:
+    await fanout.start_worker("--concurrency", "20", handlers="tests.handlers.shown")
+    gates = [fanout.folder / "go-0", fanout.folder / "go-1"]
+    items: list[dict[str, str]] = [{}] * 9 + [{"waits_for": str(gates[0])}] + [{"waits_for": str(gates[1])}] * 10
+    batch = await fanout.client.submit("test.shown", items, range_size=10)
+    handle = fanout.temporal.get_workflow_handle((await batch.read()).workflow_id)
+
+    async def told(number: int) -> bool:
+        await handle.signal("changed")
+        return bool((await handle.query("progress"))["completed"] == number)
+
+    async def ended() -> int:
+        found: int = (await handle.query("progress"))["completed"]
+        return found if found != 9 else 0
+
+    await eventually(partial(told, 9))
+    gates[0].touch()
+    assert await eventually(ended) == 10
+    gates[1].touch()
+    assert (await batch.wait()).completed == 20
 
 
 async def test_the_live_details_tell_state_reason_and_counts(fanout: Deployment) -> None:

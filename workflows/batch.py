@@ -46,6 +46,7 @@ CANCEL_LOOK = timedelta(seconds=1)
 CANCEL_REQUEST_WAIT = timedelta(seconds=10)
 # Two clocks may differ by a little: where the deadline's timer was early it waits again, but never in a hot loop.
 MINIMUM_WAIT_SECONDS = 0.1
+ENDS = ("completed", "failed", "cancelled")
 
 
 INPUT: TypeAdapter[BatchStart | BatchRequest] = TypeAdapter(BatchStart | BatchRequest)
@@ -63,6 +64,7 @@ class Batch:
         self._fan: Window | Shards | None = None
         self._turn = 0
         self._progress = Progress(status="pending", total=0, completed=0, failed=0, cancelled=0)
+        self._counted = self._progress
         self._shown_status: BatchStatus | None = None
         self._view: BatchView | None = None
         self._deadline: asyncio.Task[None] | None = None
@@ -246,6 +248,7 @@ class Batch:
                 await workflow.wait_condition(lambda: self._cancel_requested, timeout=CANCEL_REQUEST_WAIT)
 
     async def _fan_out(self, view: BatchView) -> None:
+        self._counted = self._progress
         shard = ShardInput(
             batch_id=self._start.batch_id,
             database_id=self._start.database_id,
@@ -276,14 +279,11 @@ class Batch:
         return CloseRequest(batch_id=reference.batch_id, database_id=reference.database_id, epoch=view.epoch)
 
     def _on_outcome(self, outcome: RangeOutcome | ShardOutcome) -> None:
-        seen = self._progress
-        self._progress = seen.model_copy(
-            update={
-                "completed": seen.completed + outcome.completed,
-                "failed": seen.failed + outcome.failed,
-                "cancelled": seen.cancelled + outcome.cancelled,
-            }
-        )
+        # A look at the row counts what a range tells of at its end. Neither is ahead of the rows, so the greater holds.
+        sums = {name: getattr(self._counted, name) + getattr(outcome, name) for name in ENDS}
+        self._counted = self._counted.model_copy(update=sums)
+        seen = {name: max(getattr(self._progress, name), number) for name, number in sums.items()}
+        self._progress = self._progress.model_copy(update=seen)
         self._show_details()
 
     def _adopt(self, view: BatchView) -> None:
