@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from fanout.devstack import Stack, StackFailed, accounts, join, ports, postgres, running, use
+from fanout.devstack import Stack, StackFailed, accounts, join, postgres, running, use
 from fanout.devstack.locks import SERVERS, USERS, locked, try_lock
 from fanout.devstack.postgres import Postgres
 from fanout.devstack.programs import find_programs
@@ -383,29 +382,6 @@ def test_a_program_that_no_account_can_start_is_named(tmp_path: Path) -> None:
 
 
 LEAVE = "import sys; from fanout.exits import leave; print('a last word'); sys.stderr.write('another'); leave(7)"
-
-
-def test_of_two_that_want_one_port_each_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ports.listen(0) as first, ports.listen(port_of(first)) as second:
-        assert port_of(second) not in (0, port_of(first))
-    bind = ports._bind
-    with socket.socket() as quicker:
-        quicker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        quicker.bind((ports.HOST, 0))
-
-        def overtaken(port: int) -> socket.socket:
-            made = bind(port)
-            quicker.listen()
-            return made
-
-        monkeypatch.setattr(ports, "_bind", overtaken)
-        with ports.listen(port_of(quicker)) as slower:
-            assert port_of(slower) not in (0, port_of(quicker))
-
-
-def port_of(listener: socket.socket) -> int:
-    port: int = listener.getsockname()[1]
-    return port
 
 
 def test_leaving_writes_out_the_last_words() -> None:
