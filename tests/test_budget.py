@@ -33,7 +33,7 @@ async def failure_type(fanout: Deployment, workflow_id: str) -> str | None:
 
 async def test_too_many_failures_pause_a_batch_and_a_resume_starts_the_budget_anew(fanout: Deployment) -> None:
     await start_worker(fanout, "--concurrency", "10", handlers=HANDLERS)
-    batch = await fanout.client.submit("closing.work", ["heavy"] * 1_000, max_failures=20)
+    batch = await fanout.client.submit("closing.work", ["bad"] * 1_000, max_failures=20)
     await eventually(lambda: paused(batch))
     first = await batch.progress()
     # The limit, and what ran or was being written at that moment.
@@ -71,7 +71,7 @@ async def test_a_batch_that_may_fail_ends_as_failed_and_what_is_left_is_cancelle
     await start_worker(fanout, "--concurrency", "10", handlers=HANDLERS)
     items = ["long"] * 3 + ["mended"] * 500
     batch = await fanout.client.submit("closing.work", items, max_failures=5, on_budget="fail")
-    status = await closed(batch)
+    status = await closed(batch, 25)
     assert (status.status, status.reason, status.completed) == ("failed", "failure_budget", 0)
     assert 5 < status.failed <= 105
     assert status.cancelled == 503 - status.failed
@@ -110,7 +110,7 @@ async def test_a_batch_that_its_budget_paused_closes_when_the_last_item_that_ran
     # In one range: one claim takes them all.
     items = ["bad", "slow", "slow", "slow"]
     batch = await fanout.client.submit("closing.work", items, max_failures=0, range_size=4)
-    status = await closed(batch)
+    status = await closed(batch, 30)
     [tripped] = await events(batch, fanout, "budget_tripped")
     assert tripped["action"] == "pause"
     assert (status.status, status.completed, status.failed) == ("completed_with_failures", 3, 1)
@@ -121,7 +121,7 @@ async def test_a_budget_wakes_a_batch_whose_other_items_sleep_for_long(fanout: D
     await start_worker(fanout)
     items = [{"after": 3_000}] * 5 + [{"fail": 1}]
     batch = await fanout.client.submit("case.sleeps_or_fails", items, max_failures=0, on_budget="fail")
-    status = await closed(batch)
+    status = await closed(batch, 20)
     assert (status.status, status.failed, status.cancelled) == ("failed", 1, 5)
 
 

@@ -124,14 +124,14 @@ async def test_an_item_in_back_off_is_settled_at_once(fanout: Deployment) -> Non
     status = await batch.cancel("enough")
     assert (status.cancelled, status.pending, status.processing) == (3, 0, 0)
     assert (await closed(batch)).status == "cancelled"
-    assert time.monotonic() - asked < 45
+    assert time.monotonic() - asked < 10
     await assert_sound(fanout, batch)
     took = await fanout.pool.fetchval(
         """select extract(epoch from max(r.settled_at) - min(b.cancelling_at))::float8
         from fanout.batches b join fanout.results r on r.batch_id = b.id where b.id = $1""",
         batch.batch_id,
     )
-    assert took < 30
+    assert took < 3
     assert [row.attempts async for row in batch.results()] == [1, 1, 1]
 
 

@@ -11,8 +11,6 @@ from fanout.store.audit import count_settles, install_audit
 from tests.ledger import calls, closed, events, executions, start_worker
 from tests.support import Deployment, eventually
 
-pytestmark = pytest.mark.steady
-
 
 async def began(fanout: Deployment, number: int) -> None:
     async def noted() -> bool:
@@ -44,7 +42,7 @@ async def test_a_cancel_ends_what_runs_and_settles_the_rest(fanout: Deployment, 
     assert first.status in ("cancelling", "cancelled")
     assert (first.pending, first.cancelled >= 5) == (0, True)
     await asyncio.gather(*(batch.cancel("again") for _ in range(5)))
-    status = await closed(batch, 25)
+    status = await closed(batch, 15)
     assert (status.completed, status.failed, status.cancelled) == (completed, 0, 8 - completed)
     ran = 0
     async for row in batch.results():
@@ -75,7 +73,7 @@ async def test_a_handler_that_ignores_its_cancel_is_waited_for_and_then_left_beh
     assert (status.status, status.processing, status.cancelled) == ("cancelling", 1, 0)
     started = time.monotonic()
     assert (await closed(batch, 60)).cancelled == 1
-    assert 25 < time.monotonic() - started < 55
+    assert 25 < time.monotonic() - started < 45
     assert len(calls(fanout, 0, "swallowed")) >= 1
     waiting = await fanout.client.submit("case.type", ["after"])
 

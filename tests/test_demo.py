@@ -55,7 +55,7 @@ def processes_of(home: Path) -> list[str]:
 
 def until_gone(home: Path) -> None:
     """Waits until no process of the folder is left."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 30
     while left := processes_of(home):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
@@ -72,7 +72,7 @@ def test_the_demo_keeps_its_promises(home: Path) -> None:
     assert (answer["total"], answer["failed"]) == (total, len(EXPECTED_FAILURES))
     assert (answer["completed"] + answer["failed"], answer["pending"], answer["processing"]) == (total, 0, 0)
     assert (answer["worker_kills"], answer["recorded_twice"], answer["violations"]) == (1, 0, [])
-    assert total / 4 <= answer["settled_at_kill"] < total
+    assert total / 4 <= answer["settled_at_kill"] <= total / 2
     assert answer["processing_at_kill"] > 0
     assert answer["taken_over"] > 0
     for name, code in EXPECTED_FAILURES.items():

@@ -61,14 +61,14 @@ async def test_what_a_stopped_worker_cannot_finish_starts_elsewhere_at_once(fano
         await eventually(lambda: said(worker, "draining"))
         worker.process.send_signal(signal.SIGTERM)
     assert await ended(worker) == 0
-    assert time.monotonic() - began < (30 if hurried else 45)
+    assert time.monotonic() - began < (10 if hurried else 15)
     assert await claims(fanout, batch) == 0
     await assert_nothing_charged(batch)
     await start_worker(fanout, "--concurrency", "4")
     ready = time.time()
     starts = await timeline.noted("start", batch, 8)
     print(f"started {starts[-1] - ready:.2f} s after the next worker was ready")
-    assert starts[-1] - ready < 30
+    assert starts[-1] - ready < 10
     await batch.cancel()
     await closed(batch)
 
@@ -156,7 +156,7 @@ async def test_a_batch_waits_for_a_worker_that_knows_its_handler(fanout: Deploym
         return (await batch.progress()).settled > 0
 
     await eventually(settled)
-    assert time.monotonic() - ready < 60
+    assert time.monotonic() - ready < 15
     assert (await closed(batch)).completed == 20
     await assert_nothing_charged(batch)
 

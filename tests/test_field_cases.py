@@ -112,7 +112,7 @@ async def test_an_empty_batch_closes_at_once(fanout: Deployment) -> None:
         assert status.closed_at is not None
         assert status.closed_at >= status.created_at
         assert len(await events(batch, fanout, "closed")) == 1
-    assert min(took) < 10
+    assert min(took) < 2
     done = await asyncio.to_thread(fanout.run, "submit", "case.type", "--items", "/dev/null", "--wait", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["status"] == "completed"
@@ -204,13 +204,13 @@ async def test_one_invalid_item_of_40_000_stores_nothing(fanout: Deployment) -> 
 async def test_a_huge_error_is_settled_quickly_and_kept_short(fanout: Deployment, name: str) -> None:
     await start_worker(fanout)
     batch = await fanout.client.submit("case.raise", [name])
-    await closed(batch)
+    await closed(batch, 10)
     item = await batch.item("0")
     error = item.row.error
     assert error is not None
     assert item.settled_at is not None
     assert item.claimed_at is not None
-    assert (item.settled_at - item.claimed_at).total_seconds() < 10
+    assert (item.settled_at - item.claimed_at).total_seconds() < 1
     assert error["type"] == ("PermanentError" if name == "huge permanent" else "ValueError")
     assert max(len(error["message"]), len(error["traceback"])) <= 8_000
     assert (error["truncated"], error["length"]) == ((False, 10) if name == "chain" else (True, 5_000_000))
@@ -220,9 +220,9 @@ async def test_a_thousand_huge_errors_are_read_in_a_moment(fanout: Deployment) -
     await start_worker(fanout)
     batch = await fanout.client.submit("case.huge", range(1_000))
     assert (await closed(batch)).failed == 1_000
-    began = time.process_time()
+    began = time.monotonic()
     rows = [row.error async for row in batch.results("failed")]
-    assert time.process_time() - began < 2
+    assert time.monotonic() - began < 2
     assert len(rows) == 1_000
     assert len(json.dumps(rows)) < 20_000_000
 
@@ -321,7 +321,7 @@ async def test_an_item_that_asks_for_a_later_time_is_never_called_earlier(fanout
     assert (await closed(batch)).completed == 3
     async for row in batch.results():
         first, second = calls(fanout, row.seq)
-        assert waits[row.seq] <= second - first < waits[row.seq] + 60
+        assert waits[row.seq] <= second - first < waits[row.seq] + 10
         assert (row.result, row.attempts, row.crashes) == (1, 0, 0)
     assert len(await events(batch, fanout, "throttled")) == 3
 

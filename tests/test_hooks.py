@@ -57,7 +57,7 @@ async def test_a_batch_whose_items_all_fail_closes_and_tells_of_it_once(fanout: 
         batch = await fanout.client.submit("closing.work", items, on_close="closing.hook", title="five things")
         status = await closed(batch)
         assert (status.status, status.failed) == ("completed_with_failures", items.count("bad"))
-        assert await fanout.pool.fetchval(LAST_SETTLE, batch.batch_id) < 20
+        assert await fanout.pool.fetchval(LAST_SETTLE, batch.batch_id) < 4
         hook = await follow_up(fanout, batch)
         assert (hook.status, hook.total, hook.epoch) == ("completed", 1, 1)
         idempotency_key, key, payload = told(fanout)[-1]

@@ -213,7 +213,7 @@ async def test_a_worker_ends_in_time_while_the_database_is_stopped(stack: Stack,
         code, seconds = await asyncio.to_thread(ended, worker)
         assert code == 1
         # The grace time, what a drain may take beyond it, and the end of a process on a busy machine.
-        assert seconds < 3 + 5 + 10
+        assert seconds < 3 + 5 + 3
         await postgres.start()
         assert (await batch.progress()).failed == 0
 

@@ -17,8 +17,8 @@ async def work(payload: str, ctx: Context) -> str:
     """Takes a moment, then works or fails; what is mended fails in the first epoch only."""
     with (LEDGER / f"start-{ctx.seq}").open("a") as lines:
         lines.write(f"{ctx.epoch}\n")
-    await asyncio.sleep({"long": 30, "slow": 3, "heavy": 1}.get(payload, 0.05))
-    if payload in ("bad", "heavy") or (payload == "mended" and ctx.epoch == 1):
+    await asyncio.sleep({"long": 30, "slow": 3}.get(payload, 0.05))
+    if payload == "bad" or (payload == "mended" and ctx.epoch == 1):
         raise PermanentError("no")
     return payload
 

@@ -152,6 +152,6 @@ async def test_a_retry_of_a_batch_that_is_being_cancelled_touches_no_row(url: st
         claimed = (await actor.claim(batch_id)).items
         await actor.work.fail(batch_id, failures(claimed[:1]), 0)
         await actor.batches.cancel_batch(batch_id, "enough")
-        async with holder.transaction(), asyncio.timeout(60):
+        async with holder.transaction(), asyncio.timeout(5):
             await holder.execute("select from fanout.results where batch_id = $1 for update", batch_id)
             assert await actor.batches.reopen_batch(batch_id) is None
